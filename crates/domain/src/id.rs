@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::channel::Channel;
@@ -133,7 +133,8 @@ pub fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Stri
 }
 
 /// The number that the database gives an event when it arrives. Events are claimed and closed in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize)]
+#[serde(transparent)]
 pub struct EventSeq(pub i64);
 
 impl fmt::Display for EventSeq {
@@ -186,6 +187,18 @@ impl fmt::Display for SendKey {
     }
 }
 
+impl Serialize for SendKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for SendKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a send id: expected a notification id, a colon and a channel")]
 pub struct InvalidSendKey(String);
@@ -231,6 +244,11 @@ mod tests {
     fn send_keys_come_back_from_text() {
         let key = SendKey { notification_id: NotificationId::generate(), channel: Channel::Sms };
         assert_eq!(key.to_string().parse::<SendKey>().unwrap(), key);
+        let json = serde_json::to_value(key).unwrap();
+        assert_eq!(
+            (json.as_str().unwrap(), serde_json::from_value(json.clone()).ok()),
+            (&*key.to_string(), Some(key))
+        );
         assert!("nonsense".parse::<SendKey>().is_err());
         assert!(format!("{}:FAX", key.notification_id).parse::<SendKey>().is_err());
     }

@@ -2,11 +2,29 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 pub use jiff::Timestamp;
 
 /// Timestamps are stored in milliseconds. The fixed width keeps texts in chronological order.
 pub fn to_text(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+}
+
+/// A timestamp that answers write as tables do, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub Timestamp);
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&to_text(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Timestamp::deserialize(deserializer).map(Moment)
+    }
 }
 
 /// `0001-01-01T00:00:00Z` and `9999-12-30T00:00:00Z`: the range that every database can store and show in every time
@@ -58,5 +76,8 @@ mod tests {
         let at: Timestamp = "2026-01-21T10:15:30Z".parse().unwrap();
         assert_eq!(to_text(at), "2026-01-21T10:15:30.000Z");
         assert_eq!(from_text(&to_text(at)), Some(at));
+        let json = r#""2026-01-21T10:15:30.000Z""#;
+        assert_eq!(serde_json::to_string(&Moment(at)).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Moment>(json).unwrap(), Moment(at));
     }
 }

@@ -3,6 +3,7 @@
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
+use campanile_domain::status::SendStatus;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use campanile_engine::EngineConfig;
 use campanile_engine::pipeline::send::InFlightQueue;
 use campanile_engine::pipeline::settle;
 use campanile_store::conformance::TestDatabase;
-use campanile_store::{JsonRow, Table, Trace};
+use campanile_store::{Table, Trace, TracedSend};
 use serde_json::json;
 use support::{ScriptedProvider, World, config, customer, event, sends, settled};
 
@@ -25,8 +26,8 @@ async fn world(provider: &Arc<ScriptedProvider>, config: EngineConfig) -> World 
     world
 }
 
-fn email(trace: &Trace) -> JsonRow {
-    trace.sends.iter().find(|send| send["channel"] == "EMAIL").expect("an e-mail was decided").clone()
+fn email(trace: &Trace) -> TracedSend {
+    trace.sends.iter().find(|send| send.row.channel == Channel::Email).expect("an e-mail was decided").clone()
 }
 
 fn silent(times: usize, answer_timeout: Duration) -> Arc<ScriptedProvider> {
@@ -47,21 +48,20 @@ async fn a_deferred_message_is_tried_again_for_a_day_and_never_counts_as_an_atte
     world.emit(json!([event("e1", 1)])).await;
     for (deferrals, minutes) in [(1, 1), (2, 5), (3, 15), (4, 30), (5, 60)] {
         let is_put_off = |trace: &Trace| {
-            sends(trace).contains(&"EMAIL DUE".to_owned()) && email(trace)["deferrals"] == json!(deferrals)
+            sends(trace).contains(&"EMAIL DUE".to_owned()) && email(trace).row.deferrals == deferrals
         };
         let send = email(&world.until("e1", is_put_off).await);
-        assert_eq!(
-            (&send["attempt_count"], &send["last_error"]),
-            (&json!(0), &json!("451 4.7.1 greylisted"))
-        );
-        assert!(send["deferred_since"].is_string(), "{send:?}");
+        assert_eq!(send.row.attempt_count, 0);
+        assert_eq!(send.row.last_error.as_deref(), Some("451 4.7.1 greylisted"));
+        assert!(send.row.deferred_since.is_some(), "{send:?}");
         // Shortly before the time nothing happens; then the message goes out.
         world.test_database.advance(Duration::from_secs(minutes * 60 - 20)).await;
-        assert_eq!(provider.asked.lock().unwrap().len(), deferrals);
+        assert_eq!(provider.asked.lock().unwrap().len(), deferrals as usize);
         world.test_database.advance(Duration::from_secs(21)).await;
     }
     let send = email(&world.until("e1", settled).await);
-    assert_eq!((&send["status"], &send["attempt_count"]), (&json!("SENT"), &json!(1)));
+    assert_eq!(send.row.status, SendStatus::Sent);
+    assert_eq!(send.row.attempt_count, 1);
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
@@ -76,22 +76,26 @@ async fn what_is_deferred_for_too_long_is_a_dead_letter() {
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     let trace = world.until("e1", settled).await;
-    assert_eq!(email(&trace)["last_error"], "DEFERRED_TOO_LONG: 451 greylisted");
-    assert_eq!((&email(&trace)["attempt_count"], &email(&trace)["deferrals"]), (&json!(0), &json!(2)));
-    assert_eq!(trace.dead_letters[0]["reason"], "DEFERRED_TOO_LONG");
+    assert_eq!(email(&trace).row.last_error.as_deref(), Some("DEFERRED_TOO_LONG: 451 greylisted"));
+    assert_eq!(email(&trace).row.attempt_count, 0);
+    assert_eq!(email(&trace).row.deferrals, 2);
+    assert_eq!(trace.dead_letters[0].reason, "DEFERRED_TOO_LONG");
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
 #[tokio::test]
 async fn an_unanswered_message_is_repeated_once_and_then_in_doubt_whatever_the_policy() {
-    for (silences, status, asked) in [(1, "SENT", 2), (2, "IN_DOUBT", 2), (9, "IN_DOUBT", 2)] {
+    for (silences, status, asked) in
+        [(1, SendStatus::Sent, 2), (2, SendStatus::InDoubt, 2), (9, SendStatus::InDoubt, 2)]
+    {
         let provider = silent(silences, Duration::from_millis(50));
         let world = world(&provider, config()).await;
         let running = world.start();
         world.emit(json!([event("e1", 1)])).await;
         let trace = world.until("e1", settled).await;
-        assert_eq!((&email(&trace)["status"], &email(&trace)["attempt_count"]), (&json!(status), &json!(2)));
-        assert_eq!(email(&trace)["attempts"][0]["outcome"], "UNKNOWN", "it stays recognisable as a doubt");
+        assert_eq!(email(&trace).row.status, status);
+        assert_eq!(email(&trace).row.attempt_count, 2);
+        assert_eq!(email(&trace).attempts[0].row.outcome, "UNKNOWN", "it stays recognisable as a doubt");
         assert_eq!(provider.asked.lock().unwrap().len(), asked);
         assert!(running.stop(Duration::from_secs(5)).await);
     }
@@ -122,7 +126,7 @@ async fn a_claim_is_renewed_while_an_answer_is_awaited() {
     drop(running);
     world.test_database.advance(lease * 2).await;
     assert_eq!(settle::take_over_expired(&world.engine, &other).await.unwrap(), 1);
-    assert_eq!(email(&world.trace("e1").await)["attempt_count"], 1, "that counts as an attempt");
+    assert_eq!(email(&world.trace("e1").await).row.attempt_count, 1, "that counts as an attempt");
 }
 
 #[tokio::test]
@@ -136,7 +140,7 @@ async fn messages_that_await_an_answer_leave_their_permits_to_others() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     world.emit(json!([event("e1", 1)])).await;
-    assert_eq!(email(&world.until("e1", settled).await)["status"], "SENT");
+    assert_eq!(email(&world.until("e1", settled).await).row.status, SendStatus::Sent);
     drop(running);
 }
 
@@ -151,5 +155,6 @@ async fn what_is_unanswered_at_a_stop_is_a_doubt() {
     }
     assert!(running.stop(Duration::from_secs(6)).await, "it ends in order");
     let send = email(&world.trace("e1").await);
-    assert_eq!((&send["status"], &send["attempts"][0]["outcome"]), (&json!("DUE"), &json!("UNKNOWN")));
+    assert_eq!(send.row.status, SendStatus::Due);
+    assert_eq!(send.attempts[0].row.outcome, "UNKNOWN");
 }

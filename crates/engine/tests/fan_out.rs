@@ -4,6 +4,7 @@
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
+use campanile_domain::status::{EventStatus, OutboxStatus, ProcessedStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,11 +49,11 @@ async fn a_large_audience_passes_a_narrow_queue_and_others_pass_it() {
     world.until("small", settled).await;
     assert_ne!(
         status(&world.trace("big").await),
-        "PROCESSED",
+        EventStatus::Processed,
         "the large one was done before the small ones"
     );
-    let big = world.until("big", |trace| status(trace) == "PROCESSED").await;
-    assert_eq!(big.processed.unwrap()["recipients"], 3_001);
+    let big = world.until("big", |trace| status(trace) == EventStatus::Processed).await;
+    assert_eq!(big.processed.unwrap().recipients, 3_001);
     while world.captured().await < 3_000 * 2 + 3 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -85,11 +86,11 @@ async fn middling_events_do_not_wait_for_a_large_one() {
     for _ in 0..4 {
         round(&workers).await;
     }
-    assert_eq!(status(&world.trace("big").await), "PENDING");
+    assert_eq!(status(&world.trace("big").await), EventStatus::Pending);
     for n in 1..=100 {
         let trace = world.trace(&format!("m{n}")).await;
-        let decided = trace.decisions.as_ref().and_then(Value::as_array).map(Vec::len);
-        assert_eq!((status(&trace), decided), ("PUBLISHED", Some(30)));
+        let decided = trace.decisions.as_ref().map(Vec::len);
+        assert_eq!((status(&trace), decided), (EventStatus::Published, Some(30)));
     }
 }
 
@@ -118,7 +119,7 @@ async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
     urgent["priority"] = json!("HIGH");
     world.emit(json!([urgent])).await;
     round(&workers).await;
-    assert_eq!((status(&world.trace("urgent").await), waits().await), ("PUBLISHED", waiting));
+    assert_eq!((status(&world.trace("urgent").await), waits().await), (EventStatus::Published, waiting));
     // The fan-out continues slowly, for the sake of events for other queues.
     while waits().await == waiting {
         round(&workers).await;
@@ -146,13 +147,13 @@ async fn what_is_for_another_queue_passes_one_that_has_no_room() {
     let workers = FanOutWorkers::new(world.engine.clone(), handover);
     // The handover fills up, because nothing is published.
     while round(&workers).await.events > 0 {}
-    assert_eq!(status(&world.trace("big").await), "PENDING");
+    assert_eq!(status(&world.trace("big").await), EventStatus::Pending);
     world
         .emit(json!([{"event_id": "small", "event_type": "X", "aggregate_type": "RESTAURANT",
         "aggregate_id": "5"}]))
         .await;
     round(&workers).await;
-    assert_eq!(status(&world.trace("small").await), "PUBLISHED");
+    assert_eq!(status(&world.trace("small").await), EventStatus::Published);
 }
 
 #[tokio::test]
@@ -173,8 +174,8 @@ async fn large_events_alternate() {
     }
     for event_id in ["first", "second"] {
         let processed = world.trace(event_id).await.processed.unwrap();
-        assert_eq!(processed["status"], "PROCESSING");
-        assert!(processed["recipients"].as_u64() > Some(1_000), "{event_id}: {processed:?}");
+        assert_eq!(processed.status, ProcessedStatus::Processing);
+        assert!(processed.recipients.typed() > Some(&1_000), "{event_id}: {processed:?}");
     }
 }
 
@@ -200,7 +201,7 @@ async fn a_step_over_one_channel_has_more_people_while_nobody_else_waits() {
         while recipients.len() < 4 {
             round(&workers).await;
             recipients.extend(
-                world.trace(id).await.processed.and_then(|processed| processed["recipients"].as_u64()),
+                world.trace(id).await.processed.and_then(|processed| processed.recipients.typed().copied()),
             );
         }
         // The first step is short, because this event was claimed together with other new ones.
@@ -209,7 +210,7 @@ async fn a_step_over_one_channel_has_more_people_while_nobody_else_waits() {
             (of_a_step, of_a_step),
             "{id}"
         );
-        while status(&world.trace(id).await) == "PENDING" {
+        while status(&world.trace(id).await) == EventStatus::Pending {
             round(&workers).await;
         }
     }
@@ -234,10 +235,10 @@ async fn a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked() {
     let workers = FanOutWorkers::new(world.engine.clone(), handover);
     round(&workers).await;
     world.put(Table::Audiences, audience("a-new-one")).await;
-    while status(&world.trace("news").await) == "PENDING" {
+    while status(&world.trace("news").await) == EventStatus::Pending {
         round(&workers).await;
     }
-    assert_eq!(world.trace("news").await.processed.unwrap()["recipients"], 2_500);
+    assert_eq!(world.trace("news").await.processed.unwrap().recipients, 2_500);
 }
 
 /// The next step is decided while the last one is written, so another instance may have made a step in between.
@@ -258,8 +259,8 @@ async fn what_was_decided_ahead_is_forgotten_where_somebody_else_went_on() {
         round(&instances[instance]).await;
     }
     let trace = world.trace("news").await;
-    assert_eq!(status(&trace), "PUBLISHED");
-    assert_eq!(trace.processed.unwrap()["recipients"], 6_000);
+    assert_eq!(status(&trace), EventStatus::Published);
+    assert_eq!(trace.processed.unwrap().recipients, 6_000);
     let recipients = "SELECT count(DISTINCT recipient_id) FROM outbox WHERE channel = 'EMAIL'";
     assert_eq!(world.test_database.count(recipients).await, 6_000);
 }
@@ -285,7 +286,7 @@ async fn what_was_decided_ahead_by_older_rules_is_decided_again() {
     };
     let before = titled("before").await;
     world.put(Table::Templates, template("after")).await;
-    while status(&world.trace("news").await) == "PENDING" {
+    while status(&world.trace("news").await) == EventStatus::Pending {
         round(&workers).await;
     }
     assert!((1..2_500).contains(&before), "{before}");
@@ -311,16 +312,16 @@ async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written
     let (handover, _chunks) = publish::handover(world.config.user_types.queues());
     let workers = FanOutWorkers::new(world.engine.clone(), handover);
     round(&workers).await;
-    assert_eq!(status(&world.trace("news").await), "PENDING");
+    assert_eq!(status(&world.trace("news").await), EventStatus::Pending);
     // Nothing publishes the chunks of this handover until their lease expires.
     world.test_database.advance(world.config.lease * 2).await;
     let key = vec!["NEWS".to_owned(), "all".to_owned()];
     assert!(world.engine.delete_row(Table::Audiences, vec![key]).await.unwrap());
     let running = world.start();
-    let trace = world.until("news", |trace| status(trace) == "PROCESSED").await;
-    assert!(trace.event["last_error"].as_str().unwrap().starts_with("NO_AUDIENCE: "));
+    let trace = world.until("news", |trace| status(trace) == EventStatus::Processed).await;
+    assert!(trace.event.row.last_error.unwrap().starts_with("NO_AUDIENCE: "));
     assert_eq!(trace.dead_letters.len(), 1);
-    let recipients = trace.processed.unwrap()["recipients"].as_u64().unwrap();
+    let recipients = *trace.processed.unwrap().recipients.typed().unwrap();
     assert!((1..2_500).contains(&recipients), "{recipients}");
     assert!(running.stop(Duration::from_secs(5)).await);
 }
@@ -340,7 +341,7 @@ async fn many_events_are_a_burst_until_there_are_few() {
     }
     // Single events are found, too.
     world.emit(json!([event("late", 1)])).await;
-    world.until("late", |trace| status(trace) == "PROCESSED").await;
+    world.until("late", |trace| status(trace) == EventStatus::Processed).await;
     tokio::time::timeout(Duration::from_secs(30), burst.wait_for(|is_on| !is_on)).await.unwrap().unwrap();
     assert!(running.stop(Duration::from_secs(5)).await);
 }
@@ -371,7 +372,7 @@ async fn empty_the_queue(world: &World) {
 }
 
 fn is_published(trace: &Trace) -> bool {
-    !trace.outbox.is_empty() && trace.outbox.iter().all(|row| row["status"] == "PUBLISHED")
+    !trace.outbox.is_empty() && trace.outbox.iter().all(|row| row.status == OutboxStatus::Published)
 }
 
 #[tokio::test]

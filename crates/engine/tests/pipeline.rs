@@ -2,6 +2,7 @@
 
 mod support;
 
+use campanile_domain::status::{EventStatus, OutboxStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,15 +34,15 @@ async fn one_poisonous_event_fails_alone_and_the_rest_of_its_batch_is_delivered(
     for n in (1..=20).filter(|n| *n != 13) {
         world.until(&format!("e{n}"), settled).await;
     }
-    let failed = world.until("e13", |trace| status(trace) == "FAILED").await;
+    let failed = world.until("e13", |trace| status(trace) == EventStatus::Failed).await;
     assert!(
-        failed.event["last_error"].as_str().unwrap().starts_with("FAN_OUT_ERROR: "),
+        failed.event.row.last_error.as_deref().unwrap().starts_with("FAN_OUT_ERROR: "),
         "{:?}",
         failed.event
     );
-    assert_eq!(failed.event["retry_count"], 5);
+    assert_eq!(failed.event.row.retry_count, 5);
     assert_eq!(failed.dead_letters.len(), 1);
-    assert_eq!(failed.dead_letters[0]["stage"], "fan_out");
+    assert_eq!(failed.dead_letters[0].stage, "fan_out");
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
@@ -53,8 +54,8 @@ async fn one_poisonous_message_fails_alone_and_the_rest_of_its_batch_is_received
         world.until(&format!("e{n}"), settled).await;
     }
     let failed = world.until("e13", |trace| trace.dead_letters.len() == 3).await;
-    assert!(failed.outbox.iter().all(|row| row["status"] == "FAILED"), "{:?}", failed.outbox);
-    assert_eq!(failed.dead_letters[0]["reason"], "RECEIVE_ERROR");
+    assert!(failed.outbox.iter().all(|row| row.status == OutboxStatus::Failed), "{:?}", failed.outbox);
+    assert_eq!(failed.dead_letters[0].reason, "RECEIVE_ERROR");
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
@@ -103,9 +104,9 @@ async fn a_template_that_fails_fails_its_own_row_and_nothing_else() {
     world.emit(json!([event("e1", 1)])).await;
     let trace = world.until("e1", settled).await;
     assert_eq!(sends(&trace), ["EMAIL SENT", "WEBSOCKET SENT"]);
-    let sms = trace.outbox.iter().find(|row| row["channel"] == "SMS").unwrap();
-    assert_eq!(sms["status"], "FAILED");
-    let error = sms["last_error"].as_str().unwrap();
+    let sms = trace.outbox.iter().find(|row| row.channel == Channel::Sms).unwrap();
+    assert_eq!(sms.status, OutboxStatus::Failed);
+    let error = sms.last_error.as_deref().unwrap();
     assert!(
         error.starts_with("TEMPLATE_ERROR: template ORDER_CREATED/SMS/*/title, line 1")
             && error.contains("payload.table"),
@@ -173,7 +174,7 @@ async fn what_somebody_purged_is_published_again_when_it_is_old_enough() {
     world.put(Table::Recipients, json!([customer(1)])).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
-    world.until("e1", |trace| status(trace) == "PUBLISHED").await;
+    world.until("e1", |trace| status(trace) == EventStatus::Published).await;
     let mut purged = world.broker.consume("notification.customer", 100).await.unwrap();
     let mut seen: Vec<Vec<String>> = Vec::new();
     for _ in 0..2 {

@@ -3,6 +3,7 @@
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
+use campanile_domain::status::{EventStatus, SendStatus};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use campanile_engine::pipeline::send::{self, InFlightQueue, Next};
 use campanile_engine::pipeline::settle;
 use campanile_engine::{Engine, EngineConfig};
 use campanile_store::conformance::TestDatabase;
-use campanile_store::{SendStore, Table};
+use campanile_store::{SendStore, Shown, Table, TracedSend};
 use serde_json::json;
 use support::{ScriptedProvider, World, config, customer, event, sends, settled};
 
@@ -35,8 +36,8 @@ async fn world(provider: Arc<ScriptedProvider>, config: EngineConfig) -> World {
     world
 }
 
-fn email(trace: &campanile_store::Trace) -> campanile_store::JsonRow {
-    trace.sends.iter().find(|send| send["channel"] == "EMAIL").expect("an e-mail was decided").clone()
+fn email(trace: &campanile_store::Trace) -> TracedSend {
+    trace.sends.iter().find(|send| send.row.channel == Channel::Email).expect("an e-mail was decided").clone()
 }
 
 #[tokio::test]
@@ -47,12 +48,10 @@ async fn a_transient_error_is_tried_again_and_every_try_is_kept() {
     world.emit(json!([event("e1", 1)])).await;
     let trace = world.until("e1", settled).await;
     let email = email(&trace);
-    assert_eq!(
-        (&email["status"], &email["attempt_count"], &email["external_id"]),
-        (&json!("SENT"), &json!(3), &json!("x-1"))
-    );
-    let outcomes: Vec<_> =
-        email["attempts"].as_array().unwrap().iter().map(|a| a["outcome"].clone()).collect();
+    assert_eq!(email.row.status, SendStatus::Sent);
+    assert_eq!(email.row.attempt_count, 3);
+    assert_eq!(email.row.external_id.as_deref(), Some("x-1"));
+    let outcomes: Vec<_> = email.attempts.iter().map(|attempt| attempt.row.outcome.as_str()).collect();
     assert_eq!(outcomes, ["RETRY", "RETRY", "SENT"]);
     assert_eq!(provider.asked.lock().unwrap().len(), 3);
     assert!(running.stop(Duration::from_secs(5)).await);
@@ -66,8 +65,8 @@ async fn attempts_end_with_a_dead_letter() {
     world.emit(json!([event("e1", 1)])).await;
     let trace = world.until("e1", settled).await;
     assert_eq!(sends(&trace), ["EMAIL FAILED", "SMS SENT", "WEBSOCKET SENT"]);
-    assert_eq!(email(&trace)["last_error"], "EXHAUSTED: 421 busy");
-    assert_eq!(trace.dead_letters[0]["reason"], "EXHAUSTED");
+    assert_eq!(email(&trace).row.last_error.as_deref(), Some("EXHAUSTED: 421 busy"));
+    assert_eq!(trace.dead_letters[0].reason, "EXHAUSTED");
     assert_eq!(provider.asked.lock().unwrap().len(), 3);
     assert!(running.stop(Duration::from_secs(5)).await);
 }
@@ -79,7 +78,7 @@ async fn a_permanent_error_is_not_tried_again() {
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     let trace = world.until("e1", settled).await;
-    assert_eq!(email(&trace)["last_error"], "REJECTED: 550 no such user");
+    assert_eq!(email(&trace).row.last_error.as_deref(), Some("REJECTED: 550 no such user"));
     assert_eq!(provider.asked.lock().unwrap().len(), 1);
     assert!(running.stop(Duration::from_secs(5)).await);
 }
@@ -97,7 +96,7 @@ async fn doubt_is_held_for_a_person_where_the_policy_says_so() {
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     let trace = world.until("e1", settled).await;
-    assert_eq!(email(&trace)["status"], "IN_DOUBT");
+    assert_eq!(email(&trace).row.status, SendStatus::InDoubt);
     assert_eq!(provider.asked.lock().unwrap().len(), 1);
     assert!(running.stop(Duration::from_secs(5)).await);
 }
@@ -109,7 +108,8 @@ async fn doubt_is_resent_by_default_and_counts() {
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     let trace = world.until("e1", settled).await;
-    assert_eq!((&email(&trace)["status"], &email(&trace)["attempt_count"]), (&json!("SENT"), &json!(2)));
+    assert_eq!(email(&trace).row.status, SendStatus::Sent);
+    assert_eq!(email(&trace).row.attempt_count, 2);
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
@@ -150,7 +150,8 @@ async fn a_provider_that_panics_loses_nothing() {
     // This process no longer holds the claim, so it takes it over itself once the lease has expired.
     world.test_database.advance(world.config.lease * 2).await;
     let trace = world.until("e1", settled).await;
-    assert_eq!((&email(&trace)["status"], &email(&trace)["attempt_count"]), (&json!("SENT"), &json!(2)));
+    assert_eq!(email(&trace).row.status, SendStatus::Sent);
+    assert_eq!(email(&trace).row.attempt_count, 2);
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
@@ -173,22 +174,27 @@ async fn a_claim_that_was_taken_over_writes_nothing() {
     }
     // The SMS of the same event is settled, so there is only one claim to take over.
     let trace = world.until("e1", |trace| sends(trace).contains(&"SMS SENT".to_owned())).await;
-    let first = email(&trace)["lease"].clone();
+    let first = email(&trace).row.lease;
     world.test_database.advance(Duration::from_secs(10)).await;
     // Another instance, which does not hold the claim itself.
     let (other, _) = InFlightQueue::new(&world.engine);
     assert_eq!(settle::take_over_expired(&world.engine, &other).await.unwrap(), 1);
-    world
-        .until("e1", |trace| email(trace)["attempt_count"] == json!(1) && email(trace)["lease"] != first)
-        .await;
+    world.until("e1", |trace| email(trace).row.attempt_count == 1 && email(trace).row.lease != first).await;
     // The takeover counted once; the late outcome of the first claim does not count again.
-    let trace =
-        world.until("e1", |trace| email(trace)["attempts"].as_array().is_some_and(|a| !a.is_empty())).await;
+    let trace = world.until("e1", |trace| !email(trace).attempts.is_empty()).await;
     assert_eq!(
-        email(&trace)["attempts"][0]["error"],
-        "the instance stopped, or its lease expired, during the attempt"
+        email(&trace).attempts[0].row.error.as_deref(),
+        Some("the instance stopped, or its lease expired, during the attempt")
     );
-    assert!(world.store.expired_claims(10).await.unwrap().iter().all(|claim| json!(claim.claim.0) != first));
+    assert!(
+        world
+            .store
+            .expired_claims(10)
+            .await
+            .unwrap()
+            .iter()
+            .all(|claim| Some(Shown::Typed(claim.claim.0)) != first)
+    );
     drop(running);
 }
 
@@ -232,7 +238,7 @@ async fn no_more_is_claimed_of_what_goes_to_a_provider_than_may_be_in_doubt() {
             let of_email =
                 |trace: &campanile_store::Trace| sends(trace).iter().any(|s| s.starts_with("EMAIL"));
             let trace = world.until(&format!("e{n}"), of_email).await;
-            sending += usize::from(email(&trace)["status"] == "SENDING");
+            sending += usize::from(email(&trace).row.status == SendStatus::Sending);
         }
         assert_eq!(sending, expected, "{on_doubt:?}");
         drop(running);
@@ -253,7 +259,7 @@ async fn what_a_dead_instance_held_is_taken_over_although_no_event_can_be_closed
     // Until it has failed once.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     world.test_database.advance(world.config.lease * 2).await;
-    let trace = world.until("e1", |trace| email(trace)["status"] == "SENT").await;
-    assert_eq!(trace.event["status"], "PUBLISHED");
+    let trace = world.until("e1", |trace| email(trace).row.status == SendStatus::Sent).await;
+    assert_eq!(trace.event.row.status, EventStatus::Published);
     assert!(running.stop(Duration::from_secs(5)).await);
 }

@@ -3,6 +3,7 @@
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
+use campanile_domain::status::{EventStatus, OutboxStatus};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use campanile_engine::pipeline::send::InFlightQueue;
 use campanile_engine::pipeline::{publish, settle};
 use campanile_engine::{Engine, EngineConfig};
 use campanile_store::conformance::TestDatabase;
-use campanile_store::{OutboxStore, Table};
+use campanile_store::{OutboxStore, OutboxView, Table};
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
@@ -139,9 +140,9 @@ async fn ages_rise_at_the_stage_that_does_not_run() {
         let running = engine.start();
         let done = |trace: &campanile_store::Trace| match stage {
             "fan_out" => true,
-            "publish" => status(trace) == "PUBLISHED",
-            "receive" => trace.outbox.iter().all(|row| row["status"] == "PUBLISHED"),
-            _ => status(trace) == "PROCESSED",
+            "publish" => status(trace) == EventStatus::Published,
+            "receive" => trace.outbox.iter().all(|row| row.status == OutboxStatus::Published),
+            _ => status(trace) == EventStatus::Processed,
         };
         world.until("e1", done).await;
         assert!(running.stop(Duration::from_secs(5)).await);
@@ -289,8 +290,8 @@ async fn what_comes_again_is_counted_where_it_is_refused() {
     metrics.until_count(&duplicates("fan_out"), 1).await;
 
     let received = metrics.get("campanile_received_total");
-    let message = |row: &campanile_store::JsonRow| Message {
-        id: row["id"].as_str().unwrap().to_owned(),
+    let message = |row: &OutboxView| Message {
+        id: row.id.typed().unwrap().to_string(),
         body: Arc::from(&b"{}"[..]),
         stamp: None,
     };

@@ -5,11 +5,13 @@ use std::borrow::Cow;
 use std::str::FromStr;
 
 use campanile_domain::time::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::StoreError;
 use crate::error::{Source, explained};
+use crate::{Shown, StoreError};
 
 /// A value that does not fit its column's meaning.
 pub(crate) fn bad(column: &str, error: impl Into<Source>) -> StoreError {
@@ -40,6 +42,9 @@ pub(crate) trait Columns {
     /// `1e400`.
     fn maybe_json_text(&self, column: &str) -> Result<Option<Cow<'_, str>>, StoreError>;
 
+    /// The value as JSON, whatever is stored there. What is not UTF-8 is replaced.
+    fn maybe_value(&self, column: &str) -> Result<Option<Value>, StoreError>;
+
     fn str(&self, column: &str) -> Result<&str, StoreError> {
         required(column, self.maybe_str(column)?)
     }
@@ -54,6 +59,31 @@ pub(crate) trait Columns {
 
     fn lossy(&self, column: &str) -> Result<Cow<'_, str>, StoreError> {
         required(column, self.maybe_lossy(column)?)
+    }
+
+    fn lossy_text(&self, column: &str) -> Result<String, StoreError> {
+        self.lossy(column).map(Cow::into_owned)
+    }
+
+    fn maybe_lossy_text(&self, column: &str) -> Result<Option<String>, StoreError> {
+        Ok(self.maybe_lossy(column)?.map(Cow::into_owned))
+    }
+
+    /// For those who only show it: as its type, or as it is stored.
+    fn shown<T: Serialize + DeserializeOwned>(&self, column: &str) -> Result<Shown<T>, StoreError> {
+        required(column, self.maybe_shown(column)?)
+    }
+
+    fn maybe_shown<T: Serialize + DeserializeOwned>(
+        &self,
+        column: &str,
+    ) -> Result<Option<Shown<T>>, StoreError> {
+        Ok(self.maybe_value(column)?.map(Shown::of))
+    }
+
+    /// One database stores flags as numbers.
+    fn shown_flag(&self, column: &str) -> Result<Shown<bool>, StoreError> {
+        self.flag(column).map_or_else(|_| self.shown(column), |flag| Ok(Shown::Typed(flag)))
     }
 
     fn integer<T: TryFrom<i64, Error: Into<Source>>>(&self, column: &str) -> Result<T, StoreError> {
@@ -89,11 +119,14 @@ pub(crate) trait Columns {
         self.maybe_str(column)?.map(|text| text.parse().map_err(|e| bad(column, e))).transpose()
     }
 
-    #[expect(dead_code, reason = "for reads that answer types")]
     /// JSON to be shown. What can't be read as JSON is shown as text.
     fn maybe_json(&self, column: &str) -> Result<Option<Value>, StoreError> {
         let shown = |text: Cow<'_, str>| serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text));
         Ok(self.maybe_json_text(column)?.map(shown))
+    }
+
+    fn json(&self, column: &str) -> Result<Value, StoreError> {
+        required(column, self.maybe_json(column)?)
     }
 
     /// Texts, kept as a JSON array.

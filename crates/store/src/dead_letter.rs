@@ -3,11 +3,16 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use campanile_domain::channel::Channel;
+use campanile_domain::id::{EventId, UserId, UserTypeName};
 use campanile_domain::status::{EventStatus, SendStatus};
 use campanile_domain::template::Text;
-use campanile_domain::time::Timestamp;
+use campanile_domain::time::{Moment, Timestamp};
+use serde::Serialize;
 
-use crate::{JsonRow, StoreError};
+use crate::columns::Columns;
+use crate::send_row::{self, AttemptRow};
+use crate::{Shown, StoreError};
 
 /// Which dead letters: those where everything that is given is so, behind `after`; at most `limit`.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +45,33 @@ impl DeadLetterFilter {
     }
 }
 
+/// A dead letter, as a trace shows it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DeadLetterRow {
+    pub id: i64,
+    pub stage: String,
+    pub event_id: Option<EventId>,
+    pub recipient_type: Option<UserTypeName>,
+    pub recipient_id: Option<UserId>,
+    pub channel: Option<Shown<Channel>>,
+    pub provider: Option<String>,
+    pub reason: String,
+    pub error: String,
+    pub created_at: Shown<Moment>,
+    pub replayed_at: Option<Shown<Moment>>,
+}
+
+/// A dead letter of a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ListedDeadLetter {
+    #[serde(flatten)]
+    pub row: DeadLetterRow,
+    /// The broker's message, where that is all there is.
+    pub message: Option<String>,
+    /// Those of its send.
+    pub attempts: Vec<AttemptRow>,
+}
+
 /// What a replay came to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
@@ -65,7 +97,7 @@ pub struct RowText {
 #[async_trait]
 pub trait DeadLetterStore {
     /// By age.
-    async fn list_dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<JsonRow>, StoreError>;
+    async fn list_dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<ListedDeadLetter>, StoreError>;
 
     /// Puts what these letters speak of back to where it failed, all in one transaction: a `FAILED` event is `PENDING`,
     /// a row that was refused or could not be received waits in a chunk, a send is due now with all its attempts ahead.
@@ -76,6 +108,30 @@ pub trait DeadLetterStore {
         filter: DeadLetterFilter,
         rerendered: RerenderedTexts,
     ) -> Result<Replayed, StoreError>;
+}
+
+pub(crate) fn dead_letter_row(row: &impl Columns) -> Result<DeadLetterRow, StoreError> {
+    Ok(DeadLetterRow {
+        id: row.integer("id")?,
+        stage: row.lossy_text("stage")?,
+        event_id: row.maybe_lossy("event_id")?.map(EventId::stored),
+        recipient_type: row.maybe_lossy("recipient_type")?.map(UserTypeName::stored),
+        recipient_id: row.maybe_lossy("recipient_id")?.map(UserId::stored),
+        channel: row.maybe_shown("channel")?,
+        provider: row.maybe_lossy_text("provider")?,
+        reason: row.lossy_text("reason")?,
+        error: row.lossy_text("error")?,
+        created_at: row.shown("created_at")?,
+        replayed_at: row.maybe_shown("replayed_at")?,
+    })
+}
+
+pub(crate) fn listed_dead_letter(row: &impl Columns) -> Result<ListedDeadLetter, StoreError> {
+    Ok(ListedDeadLetter {
+        row: dead_letter_row(row)?,
+        message: row.maybe_lossy_text("message")?,
+        attempts: send_row::objects(row, "attempts")?,
+    })
 }
 
 /// What a replay has to know of a letter.

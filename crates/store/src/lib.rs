@@ -34,7 +34,10 @@ mod retain;
 mod row;
 mod send;
 mod send_admin;
+mod send_row;
+mod shown;
 pub mod sqlite;
+mod stage;
 mod stored;
 mod trace;
 
@@ -48,7 +51,9 @@ use tokio::sync::watch;
 
 pub use audience::{AudienceReader, AudienceStore};
 pub use context::{ContextStore, Contexts};
-pub use dead_letter::{DeadLetterFilter, DeadLetterStore, Replayed, RerenderedTexts, RowText};
+pub use dead_letter::{
+    DeadLetterFilter, DeadLetterRow, DeadLetterStore, ListedDeadLetter, Replayed, RerenderedTexts, RowText,
+};
 pub use error::StoreError;
 pub use event::{Acceptance, EventStore};
 pub use examine::{Examined, Identity};
@@ -66,7 +71,13 @@ pub use send::{
     Received, ReceivedKey, SendJob, SendStore, Settled, Settlement,
 };
 pub use send_admin::{Resolution, Resolved, SendAdminStore, SendCursor, SendFilter, SendPage};
-pub use trace::{EventFilter, Trace, TraceFilter, TraceStore};
+pub use send_row::{AttemptRow, ListedSend, SendAddressRow, SendRow, TracedAttempt, TracedSend};
+pub use shown::Shown;
+pub use stage::{EventStages, SendStages, StageStamp};
+pub use trace::{
+    CapturedRow, EventFilter, EventRow, ListedEvent, NotificationRow, OutboxView, ProcessedRow,
+    RecipientName, Trace, TraceFilter, TraceStore, TracedEvent,
+};
 
 /// Everything that the engine asks of a database. Each method is one transaction.
 #[async_trait]

@@ -3,14 +3,16 @@
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
-use campanile_domain::id::{SendKey, UserRef};
+use campanile_domain::id::{SendKey, UserId, UserRef, UserTypeName};
 use campanile_domain::priority::Lane;
 use campanile_domain::status::SendStatus;
 use campanile_domain::time;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{DeadLetter, InstanceId, JsonRow, StoreError};
+use crate::columns::Columns;
+use crate::send_row::{ListedSend, listed_send};
+use crate::{DeadLetter, InstanceId, StoreError};
 
 /// How many sends a page looks at, where not every one of them matches.
 const MAX_SCANNED_SENDS: usize = 1_000;
@@ -41,7 +43,7 @@ impl SendCursor {
 /// Fewer items than were asked for do not mean that there are no more: only a missing `next` does.
 #[derive(Debug, Default, PartialEq)]
 pub struct SendPage {
-    pub items: Vec<JsonRow>,
+    pub items: Vec<ListedSend>,
     pub next: Option<SendCursor>,
 }
 
@@ -80,6 +82,18 @@ pub trait SendAdminStore {
         note: Option<String>,
         instance: InstanceId,
     ) -> Result<Resolved, StoreError>;
+}
+
+/// A row of a scan. One whose message was not received yet has no send.
+#[derive(Debug)]
+pub(crate) struct ScannedSend {
+    cursor: Option<SendCursor>,
+    send: Option<ListedSend>,
+}
+
+pub(crate) fn scanned_send(row: &impl Columns) -> Result<ScannedSend, StoreError> {
+    let cursor = row.maybe_json("cursor")?.and_then(|cursor| serde_json::from_value(cursor).ok());
+    Ok(ScannedSend { cursor: cursor.map(SendCursor), send: listed_send(row)? })
 }
 
 /// The order in which sends are walked.
@@ -170,17 +184,16 @@ impl SendFilter {
         if all_match { self.limit } else { MAX_SCANNED_SENDS.max(self.limit) }
     }
 
-    /// What matches of the sends that were looked at, each of which has its `place`.
-    pub(crate) fn page(&self, scanned: Vec<JsonRow>) -> SendPage {
+    /// What matches of the rows that were looked at.
+    pub(crate) fn page(&self, scanned: Vec<ScannedSend>) -> SendPage {
         let is_last_scan = scanned.len() < self.scan_limit();
         let mut page = SendPage::default();
         let (count, mut examined) = (scanned.len(), 0);
-        for mut row in scanned {
-            let cursor = row.remove("cursor").and_then(|cursor| serde_json::from_value(cursor).ok());
-            page.next = cursor.map(SendCursor);
+        for ScannedSend { cursor, send } in scanned {
+            page.next = cursor;
             examined += 1;
-            if self.matches(&row) {
-                page.items.push(row);
+            if let Some(send) = send.filter(|send| self.matches(send)) {
+                page.items.push(send);
                 if page.items.len() == self.limit {
                     break;
                 }
@@ -194,15 +207,14 @@ impl SendFilter {
         page
     }
 
-    fn matches(&self, row: &JsonRow) -> bool {
-        let is = |column: &str, wanted: Option<&str>| wanted.is_none_or(|wanted| row[column] == wanted);
-        // A row that was not received yet has no send.
-        !row["status"].is_null()
-            && is("status", self.status.map(SendStatus::as_str))
-            && is("channel", self.channel.map(Channel::as_str))
-            && is("user_type", self.user_type.as_deref())
-            && is("user_id", self.user_id.as_deref())
-            && is("provider", self.provider.as_deref())
+    fn matches(&self, send: &ListedSend) -> bool {
+        let is =
+            |wanted: &Option<String>, found: Option<&str>| wanted.is_none() || wanted.as_deref() == found;
+        self.status.is_none_or(|status| send.row.status == status)
+            && self.channel.is_none_or(|channel| send.row.channel == channel)
+            && is(&self.user_type, send.user_type.as_ref().map(UserTypeName::as_str))
+            && is(&self.user_id, send.user_id.as_ref().map(UserId::as_str))
+            && is(&self.provider, send.row.provider.as_deref())
     }
 }
 
@@ -276,19 +288,45 @@ fn is_time(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use campanile_domain::id::NotificationId;
     use campanile_domain::send::OutcomeKind;
-    use serde_json::json;
+    use campanile_domain::time::{Moment, Timestamp};
 
     use super::*;
+    use crate::{SendRow, Shown};
 
     fn filter(limit: usize) -> SendFilter {
         SendFilter { limit, ..SendFilter::default() }
     }
 
-    fn row(n: usize, status: Option<&str>) -> JsonRow {
-        let row =
-            json!({ "status": status, "channel": "SMS", "provider": null, "cursor": [n.to_string(), "SMS"] });
-        serde_json::from_value(row).unwrap()
+    fn row(n: usize, status: Option<SendStatus>) -> ScannedSend {
+        let cursor = Some(SendCursor(vec![n.to_string(), "SMS".to_owned()]));
+        ScannedSend { cursor, send: status.map(send) }
+    }
+
+    fn send(status: SendStatus) -> ListedSend {
+        let key = SendKey { notification_id: NotificationId::generate(), channel: Channel::Sms };
+        let row = SendRow {
+            id: Shown::Typed(key),
+            notification_id: Shown::Typed(key.notification_id),
+            channel: Shown::Typed(key.channel),
+            recipient_address: String::new(),
+            status: Shown::Typed(status),
+            attempt_count: Shown::Typed(0),
+            next_attempt_at: None,
+            lease: None,
+            lease_until: None,
+            provider: None,
+            external_id: None,
+            receipt: None,
+            receipt_at: None,
+            last_error: None,
+            created_at: Shown::Typed(Moment(Timestamp::UNIX_EPOCH)),
+            sent_at: None,
+            deferred_since: None,
+            deferrals: Shown::Typed(0),
+        };
+        ListedSend { row, event_id: None, user_type: None, user_id: None, in_doubt_since: None }
     }
 
     fn next(page: &SendPage) -> Option<&str> {
@@ -318,10 +356,9 @@ mod tests {
 
     #[test]
     fn a_page_goes_on_behind_the_last_that_was_scanned() {
-        let rows = |count: usize| (0..count).map(|n| row(n, Some("SENT"))).collect::<Vec<_>>();
+        let rows = |count: usize| (0..count).map(|n| row(n, Some(SendStatus::Sent))).collect::<Vec<_>>();
         let page = filter(2).page(rows(2));
         assert_eq!((page.items.len(), next(&page)), (2, Some("1")));
-        assert!(!page.items[0].contains_key("cursor"));
         let last = filter(2).page(rows(1));
         assert_eq!((last.items.len(), next(&last)), (1, None));
         assert_eq!(filter(2).page(Vec::new()), SendPage::default());
@@ -330,19 +367,19 @@ mod tests {
     #[test]
     fn a_page_without_a_match_has_a_next_if_there_may_be_one_behind() {
         let failed = SendFilter { status: Some(SendStatus::Failed), ..filter(10) };
-        let rows = |count: usize| (0..count).map(|n| row(n, Some("SENT"))).collect::<Vec<_>>();
+        let rows = |count: usize| (0..count).map(|n| row(n, Some(SendStatus::Sent))).collect::<Vec<_>>();
         let page = failed.page(rows(MAX_SCANNED_SENDS));
         assert_eq!((page.items.len(), next(&page)), (0, Some("999")));
         assert_eq!(next(&failed.page(rows(MAX_SCANNED_SENDS - 1))), None);
         let mut full = rows(10);
-        full.extend((10..30).map(|n| row(n, Some("FAILED"))));
+        full.extend((10..30).map(|n| row(n, Some(SendStatus::Failed))));
         let page = failed.page(full);
         assert_eq!((page.items.len(), next(&page)), (10, Some("19")), "some that were looked at are left");
     }
 
     #[test]
     fn a_row_that_was_not_received_is_no_send() {
-        let page = filter(10).page(vec![row(0, None), row(1, Some("SENT"))]);
+        let page = filter(10).page(vec![row(0, None), row(1, Some(SendStatus::Sent))]);
         assert_eq!(page.items.len(), 1);
     }
 

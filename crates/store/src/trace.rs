@@ -1,12 +1,24 @@
 //! Reading what happened: the trace of one event, the list of events, and what was captured.
 
 use async_trait::async_trait;
-use campanile_domain::id::{EventId, UserRef};
-use campanile_domain::status::EventStatus;
-use campanile_domain::time;
-use serde_json::{Value, json};
+use campanile_domain::channel::Channel;
+use campanile_domain::event::{Event, payload};
+use campanile_domain::id::{
+    EntityId, EntityType, EventId, EventSeq, EventType, NotificationId, SendKey, UserId, UserRef,
+    UserTypeName,
+};
+use campanile_domain::priority::Priority;
+use campanile_domain::rules::decision::{Decision, VerdictCounts};
+use campanile_domain::status::{EventStatus, OutboxStatus, ProcessedStatus};
+use campanile_domain::time::Moment;
+use serde::Serialize;
+use serde_json::Value;
 
-use crate::{JsonRow, StoreError};
+use crate::columns::Columns;
+use crate::dead_letter::DeadLetterRow;
+use crate::send_row::TracedSend;
+use crate::stage::EventStages;
+use crate::{Shown, StoreError, stored};
 
 /// Which part of a trace: one user only, or the users behind `after`; at most `limit` of them.
 #[derive(Debug, Clone, Default)]
@@ -16,77 +28,136 @@ pub struct TraceFilter {
     pub limit: usize,
 }
 
-/// What happened to one event. Rows have the column names of their tables.
+/// What happened to one event.
 #[derive(Debug)]
 pub struct Trace {
-    /// With `stages.fan_out`: `at` and `instance`.
-    pub event: JsonRow,
-    pub processed: Option<JsonRow>,
+    pub event: TracedEvent,
+    pub processed: Option<ProcessedRow>,
     /// Decisions as they were stored; absent for large audiences.
-    pub decisions: Option<Value>,
+    pub decisions: Option<Vec<Shown<Decision>>>,
     /// Name and role of everybody in the decisions, as they are now.
-    pub recipients: Vec<JsonRow>,
-    pub outbox: Vec<JsonRow>,
-    pub notifications: Vec<JsonRow>,
-    /// Each with `stages`: `publish`, `receive`, `send`, `settle`.
-    pub sends: Vec<JsonRow>,
-    pub dead_letters: Vec<JsonRow>,
+    pub recipients: Vec<RecipientName>,
+    pub outbox: Vec<OutboxView>,
+    pub notifications: Vec<NotificationRow>,
+    pub sends: Vec<TracedSend>,
+    pub dead_letters: Vec<DeadLetterRow>,
     pub next: Option<UserRef>,
 }
 
-impl Trace {
-    /// Puts instance and time of each stage where readers look for them: `stages` of the event and of each send.
-    pub(crate) fn with_stages(mut self) -> Self {
-        let fan_out = fan_out_stage(&self.event, self.processed.as_ref());
-        self.event.insert("stages".to_owned(), json!({ "fan_out": fan_out }));
-        for send in &mut self.sends {
-            let stages = send_stages(send);
-            send.insert("stages".to_owned(), stages);
-        }
-        self
-    }
+/// An event, without its payload.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EventRow {
+    pub event_id: EventId,
+    pub event_type: EventType,
+    pub aggregate_type: String,
+    pub aggregate_id: String,
+    pub priority: Option<Shown<Priority>>,
+    pub status: Shown<EventStatus>,
+    pub retry_count: Shown<u32>,
+    pub last_error: Option<String>,
+    pub occurred_at: Option<Shown<Moment>>,
+    pub created_at: Shown<Moment>,
+    pub published_at: Option<Shown<Moment>>,
+    pub processed_at: Option<Shown<Moment>>,
 }
 
-/// A stage that has not happened, or that nobody noted, is null.
-fn stage(at: &Value, instance: &Value) -> Value {
-    if at.is_null() && instance.is_null() { Value::Null } else { json!({ "at": at, "instance": instance }) }
+/// An event of a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ListedEvent {
+    pub id: EventSeq,
+    #[serde(flatten)]
+    pub row: EventRow,
 }
 
-/// While a large audience is under way, the instance of its last step and no time. An id that was known already was
-/// decided by whoever saw it first, which says nothing of this event.
-fn fan_out_stage(event: &JsonRow, processed: Option<&JsonRow>) -> Value {
-    let of = |row: &JsonRow, column: &str| row.get(column).cloned().unwrap_or_default();
-    let published_at = of(event, "published_at");
-    let accepted = event.get("created_at").and_then(Value::as_str).and_then(time::from_text);
-    let decided = |row: &&JsonRow| {
-        let at = row.get("created_at").and_then(Value::as_str).and_then(time::from_text);
-        at >= accepted
-    };
-    let Some(processed) = processed.filter(decided) else { return stage(&published_at, &Value::Null) };
-    let under_way = processed.get("status").is_some_and(|status| status == "PROCESSING");
-    let at = if under_way || !published_at.is_null() { published_at } else { of(processed, "created_at") };
-    stage(&at, &of(processed, "instance"))
+/// The event of a trace.
+#[derive(Debug, Clone, Serialize)]
+pub struct TracedEvent {
+    #[serde(flatten)]
+    pub row: EventRow,
+    /// As it is shown: text if it is not a valid payload.
+    pub payload: Value,
+    pub stages: EventStages,
+    /// As stages read it, for deciding again. None if they can't.
+    #[serde(skip)]
+    pub event: Option<Event>,
 }
 
-/// Takes the columns that the stages are made of. What is settled for good or for now was so when it was sent, or with
-/// its last attempt.
-fn send_stages(send: &mut JsonRow) -> Value {
-    let attempts = send.get("attempts").and_then(Value::as_array);
-    let last_attempt = attempts.and_then(|attempts| attempts.last()).map(|attempt| attempt["at"].clone());
-    let sent_at = send.get("sent_at").filter(|at| !at.is_null()).cloned();
-    let settled_at = sent_at.or(last_attempt).unwrap_or_default();
-    let received_at = send.get("created_at").cloned().unwrap_or_default();
-    let is_sending = send.get("status").is_some_and(|status| status == "SENDING");
-    let mut take = |column: &str| send.remove(column).unwrap_or_default();
-    let (settled_by, claimed_at) = (take("settled_by"), take("attempted_at"));
-    // Until it is settled, nobody knows whether the attempt has begun.
-    let attempted_at = if is_sending { Value::Null } else { claimed_at };
-    json!({
-        "publish": stage(&take("published_at"), &take("published_by")),
-        "receive": stage(&received_at, &take("received_by")),
-        "send": stage(&attempted_at, &take("attempted_by")),
-        "settle": if settled_at.is_null() { Value::Null } else { stage(&settled_at, &settled_by) },
-    })
+/// What was decided about an event, without the decisions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ProcessedRow {
+    pub status: Shown<ProcessedStatus>,
+    pub recipients: Shown<u64>,
+    pub sends: Shown<u64>,
+    pub counts: Shown<VerdictCounts>,
+    pub instance: String,
+    pub created_at: Shown<Moment>,
+}
+
+/// Somebody whom decisions name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecipientName {
+    pub user: UserRef,
+    pub name: Option<String>,
+    pub role: Option<String>,
+}
+
+/// A row of the view `notification_outbox`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OutboxView {
+    pub id: Shown<SendKey>,
+    pub event_id: EventId,
+    pub recipient_type: UserTypeName,
+    pub recipient_id: UserId,
+    pub channel: Shown<Channel>,
+    pub title: String,
+    pub body: String,
+    pub recipient_address: String,
+    pub priority: Shown<Priority>,
+    pub available_at: Option<Shown<Moment>>,
+    pub status: Shown<OutboxStatus>,
+    pub retry_count: Shown<u32>,
+    pub last_error: Option<String>,
+    pub created_at: Shown<Moment>,
+    pub notification_id: Shown<NotificationId>,
+    pub audience: String,
+    pub entity_type: Option<EntityType>,
+    pub entity_id: Option<EntityId>,
+    pub shared_read: Shown<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NotificationRow {
+    pub id: Shown<NotificationId>,
+    pub event_id: EventId,
+    pub event_type: EventType,
+    #[serde(flatten)]
+    pub user: UserRef,
+    pub entity_type: Option<EntityType>,
+    pub entity_id: Option<EntityId>,
+    pub title: String,
+    pub body: String,
+    pub properties: Value,
+    pub priority: Shown<Priority>,
+    pub shared_read: Shown<bool>,
+    pub read_at: Option<Shown<Moment>>,
+    pub archived_at: Option<Shown<Moment>>,
+    pub created_at: Shown<Moment>,
+}
+
+/// A message that the `capture` provider kept instead of sending it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CapturedRow {
+    pub id: i64,
+    pub event_id: EventId,
+    #[serde(flatten)]
+    pub user: UserRef,
+    pub channel: Shown<Channel>,
+    pub address: String,
+    pub title: String,
+    pub body: String,
+    /// Of an e-mail that has HTML.
+    pub html: Option<String>,
+    pub at: Shown<Moment>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -103,12 +174,139 @@ pub struct EventFilter {
 pub trait TraceStore {
     async fn trace(&self, event_id: &EventId, filter: TraceFilter) -> Result<Option<Trace>, StoreError>;
 
-    async fn list_events(&self, filter: EventFilter) -> Result<Vec<JsonRow>, StoreError>;
+    async fn list_events(&self, filter: EventFilter) -> Result<Vec<ListedEvent>, StoreError>;
 
     async fn list_captured(
         &self,
         event_id: Option<String>,
         after: i64,
         limit: usize,
-    ) -> Result<Vec<JsonRow>, StoreError>;
+    ) -> Result<Vec<CapturedRow>, StoreError>;
+}
+
+fn event_row(row: &impl Columns) -> Result<EventRow, StoreError> {
+    Ok(EventRow {
+        event_id: EventId::stored(row.lossy("event_id")?),
+        event_type: EventType::stored(row.lossy("event_type")?),
+        aggregate_type: row.lossy_text("aggregate_type")?,
+        aggregate_id: row.lossy_text("aggregate_id")?,
+        priority: row.maybe_shown("priority")?,
+        status: row.shown("status")?,
+        retry_count: row.shown("retry_count")?,
+        last_error: row.maybe_lossy_text("last_error")?,
+        occurred_at: row.maybe_shown("occurred_at")?,
+        created_at: row.shown("created_at")?,
+        published_at: row.maybe_shown("published_at")?,
+        processed_at: row.maybe_shown("processed_at")?,
+    })
+}
+
+pub(crate) fn listed_event(row: &impl Columns) -> Result<ListedEvent, StoreError> {
+    Ok(ListedEvent { id: EventSeq(row.integer("id")?), row: event_row(row)? })
+}
+
+pub(crate) fn traced_event(
+    row: &impl Columns,
+    processed: Option<&ProcessedRow>,
+) -> Result<TracedEvent, StoreError> {
+    let payload = row.maybe_json_text("payload")?.unwrap_or_default();
+    let event = event_row(row)?;
+    Ok(TracedEvent {
+        payload: payload::shown(&payload),
+        stages: EventStages::of(&event, processed),
+        row: event,
+        event: stored::event(row).ok(),
+    })
+}
+
+pub(crate) fn processed_row(row: &impl Columns) -> Result<ProcessedRow, StoreError> {
+    Ok(ProcessedRow {
+        status: row.shown("status")?,
+        recipients: row.shown("recipients")?,
+        sends: row.shown("sends")?,
+        counts: Shown::of(row.json("counts")?),
+        instance: row.lossy_text("instance")?,
+        created_at: row.shown("created_at")?,
+    })
+}
+
+/// Decisions that are no list can't be shown.
+pub(crate) fn decisions(row: &impl Columns) -> Result<Option<Vec<Shown<Decision>>>, StoreError> {
+    let decisions = row.maybe_json("decisions")?.filter(|decisions| !decisions.is_null());
+    Ok(decisions.map(|decisions| match decisions {
+        Value::Array(decisions) => decisions.into_iter().map(Shown::of).collect(),
+        _ => Vec::new(),
+    }))
+}
+
+pub(crate) fn user_of(row: &impl Columns) -> Result<UserRef, StoreError> {
+    Ok(UserRef {
+        user_type: UserTypeName::stored(row.lossy("user_type")?),
+        user_id: UserId::stored(row.lossy("user_id")?),
+    })
+}
+
+pub(crate) fn recipient_name(row: &impl Columns) -> Result<RecipientName, StoreError> {
+    Ok(RecipientName {
+        user: user_of(row)?,
+        name: row.maybe_lossy_text("name")?,
+        role: row.maybe_lossy_text("role")?,
+    })
+}
+
+pub(crate) fn outbox_view(row: &impl Columns) -> Result<OutboxView, StoreError> {
+    Ok(OutboxView {
+        id: row.shown("id")?,
+        event_id: EventId::stored(row.lossy("event_id")?),
+        recipient_type: UserTypeName::stored(row.lossy("recipient_type")?),
+        recipient_id: UserId::stored(row.lossy("recipient_id")?),
+        channel: row.shown("channel")?,
+        title: row.lossy_text("title")?,
+        body: row.lossy_text("body")?,
+        recipient_address: row.lossy_text("recipient_address")?,
+        priority: row.shown("priority")?,
+        available_at: row.maybe_shown("available_at")?,
+        status: row.shown("status")?,
+        retry_count: row.shown("retry_count")?,
+        last_error: row.maybe_lossy_text("last_error")?,
+        created_at: row.shown("created_at")?,
+        notification_id: row.shown("notification_id")?,
+        audience: row.lossy_text("audience")?,
+        entity_type: row.maybe_lossy("entity_type")?.map(EntityType::stored),
+        entity_id: row.maybe_lossy("entity_id")?.map(EntityId::stored),
+        shared_read: row.shown_flag("shared_read")?,
+    })
+}
+
+pub(crate) fn notification_row(row: &impl Columns) -> Result<NotificationRow, StoreError> {
+    Ok(NotificationRow {
+        id: row.shown("id")?,
+        event_id: EventId::stored(row.lossy("event_id")?),
+        event_type: EventType::stored(row.lossy("event_type")?),
+        user: user_of(row)?,
+        entity_type: row.maybe_lossy("entity_type")?.map(EntityType::stored),
+        entity_id: row.maybe_lossy("entity_id")?.map(EntityId::stored),
+        title: row.lossy_text("title")?,
+        body: row.lossy_text("body")?,
+        properties: row.json("properties")?,
+        priority: row.shown("priority")?,
+        shared_read: row.shown_flag("shared_read")?,
+        read_at: row.maybe_shown("read_at")?,
+        archived_at: row.maybe_shown("archived_at")?,
+        created_at: row.shown("created_at")?,
+    })
+}
+
+pub(crate) fn captured_row(row: &impl Columns) -> Result<CapturedRow, StoreError> {
+    Ok(CapturedRow {
+        id: row.integer("id")?,
+        event_id: EventId::stored(row.lossy("event_id")?),
+        user: user_of(row)?,
+        channel: row.shown("channel")?,
+        address: row.lossy_text("address")?,
+        title: row.lossy_text("title")?,
+        body: row.lossy_text("body")?,
+        html: row.maybe_lossy_text("html")?,
+        at: row.shown("at")?,
+    })
 }

@@ -2,13 +2,14 @@
 
 use campanile_domain::id::EventId;
 use campanile_store::{
-    DeadLetterFilter, EventFilter, JsonRow, SendFilter, SendPage, StoreError, Trace, TraceFilter,
+    CapturedRow, DeadLetterFilter, EventFilter, ListedDeadLetter, ListedEvent, SendFilter, SendPage,
+    StoreError, Trace, TraceFilter,
 };
 
 use crate::Engine;
 
 impl Engine {
-    pub async fn list_events(&self, filter: EventFilter) -> Result<Vec<JsonRow>, StoreError> {
+    pub async fn list_events(&self, filter: EventFilter) -> Result<Vec<ListedEvent>, StoreError> {
         self.store.list_events(filter).await
     }
 
@@ -20,7 +21,10 @@ impl Engine {
         self.store.list_sends(filter).await
     }
 
-    pub async fn list_dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<JsonRow>, StoreError> {
+    pub async fn list_dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+    ) -> Result<Vec<ListedDeadLetter>, StoreError> {
         self.store.list_dead_letters(filter).await
     }
 
@@ -30,7 +34,7 @@ impl Engine {
         event_id: Option<String>,
         after: i64,
         limit: usize,
-    ) -> Result<Vec<JsonRow>, StoreError> {
+    ) -> Result<Vec<CapturedRow>, StoreError> {
         self.store.list_captured(event_id, after, limit).await
     }
 }

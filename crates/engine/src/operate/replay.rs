@@ -5,10 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use campanile_domain::channel::Channel;
-use campanile_domain::id::{EventId, UserId, UserRef, UserTypeName};
+use campanile_domain::id::{EventId, UserRef};
 use campanile_domain::people::recipient::Recipient;
 use campanile_domain::template::Renderer;
-use campanile_store::{DeadLetterFilter, JsonRow, Replayed, RerenderedTexts, RowText, Store, StoreError};
+use campanile_store::{
+    DeadLetterFilter, DeadLetterRow, ListedDeadLetter, Replayed, RerenderedTexts, RowText, Store, StoreError,
+};
 
 use crate::Engine;
 
@@ -92,7 +94,7 @@ impl Engine {
 async fn unwritten(store: &dyn Store, filter: &DeadLetterFilter) -> Result<Vec<Unwritten>, StoreError> {
     let dead_letters =
         store.list_dead_letters(DeadLetterFilter { replayed: false, ..filter.clone() }).await?;
-    Ok(dead_letters.iter().filter_map(Unwritten::of).collect())
+    Ok(dead_letters.into_iter().filter_map(Unwritten::of).collect())
 }
 
 fn text(renderer: &mut Renderer, channel: Channel, person: &Recipient) -> Result<RowText, String> {
@@ -111,17 +113,15 @@ struct Unwritten {
 }
 
 impl Unwritten {
-    fn of(dead_letter: &JsonRow) -> Option<Self> {
-        let text = |column: &str| dead_letter.get(column)?.as_str();
-        (text("stage")? == "fan_out").then_some(())?;
+    fn of(dead_letter: ListedDeadLetter) -> Option<Self> {
+        let DeadLetterRow { id, stage, event_id, recipient_type, recipient_id, channel, .. } =
+            dead_letter.row;
+        (stage == "fan_out").then_some(())?;
         Some(Unwritten {
-            dead_letter_id: dead_letter.get("id")?.as_i64()?,
-            event_id: EventId::stored(text("event_id")?),
-            user: UserRef {
-                user_type: UserTypeName::stored(text("recipient_type")?),
-                user_id: UserId::stored(text("recipient_id")?),
-            },
-            channel: text("channel")?.parse().ok()?,
+            dead_letter_id: id,
+            event_id: event_id?,
+            user: UserRef { user_type: recipient_type?, user_id: recipient_id? },
+            channel: *channel?.typed()?,
         })
     }
 }

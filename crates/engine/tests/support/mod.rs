@@ -14,6 +14,7 @@ use campanile_domain::event::NewEvent;
 use campanile_domain::id::EventId;
 use campanile_domain::people::user_type::UserTypes;
 use campanile_domain::send::{OnDoubt, Outcome, SendPolicy};
+use campanile_domain::status::{EventStatus, SendStatus};
 use campanile_engine::config::{
     FanOutConfig, PublishConfig, ReceiveConfig, RecoverConfig, RetainConfig, SendConfig,
 };
@@ -21,7 +22,7 @@ use campanile_engine::pipeline::accept;
 use campanile_engine::{Engine, EngineConfig, Roles, Running};
 use campanile_store::sqlite::test_database::File;
 use campanile_store::sqlite::{Clock, Sqlite};
-use campanile_store::{JsonRow, Table, Trace, TraceFilter};
+use campanile_store::{JsonRow, Table, Trace, TraceFilter, TracedSend};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -138,29 +139,23 @@ pub fn sends(trace: &Trace) -> Vec<String> {
     let mut sends: Vec<String> = trace
         .sends
         .iter()
-        .map(|send| {
-            format!(
-                "{} {}",
-                send["channel"].as_str().unwrap_or_default(),
-                send["status"].as_str().unwrap_or_default()
-            )
+        .map(|TracedSend { row, .. }| {
+            format!("{} {}", row.channel.typed().unwrap(), row.status.typed().unwrap().as_str())
         })
         .collect();
     sends.sort();
     sends
 }
 
-pub fn status(trace: &Trace) -> &str {
-    trace.event["status"].as_str().unwrap_or_default()
+pub fn status(trace: &Trace) -> EventStatus {
+    *trace.event.row.status.typed().unwrap()
 }
 
 /// Whether everything that was decided has ended.
 pub fn settled(trace: &Trace) -> bool {
-    status(trace) == "PROCESSED"
-        && trace
-            .sends
-            .iter()
-            .all(|send| !["DUE", "SENDING"].contains(&send["status"].as_str().unwrap_or_default()))
+    let is_settled =
+        |send: &TracedSend| send.row.status != SendStatus::Due && send.row.status != SendStatus::Sending;
+    status(trace) == EventStatus::Processed && trace.sends.iter().all(is_settled)
 }
 
 /// A customer with an e-mail address and a phone number.

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use axum::Json;
 use axum::extract::{Query as Parameters, State};
-use campanile_store::JsonRow;
 use serde_json::{Value, json};
 
 use super::query::Query;
@@ -29,14 +28,12 @@ pub async fn list(
         let batch = BATCH.min(limit - items.len());
         let found = app.engine.list_captured(event_id.clone(), after, batch).await?;
         more = found.len() == batch;
-        after = found.last().and_then(|last| last.get("id")?.as_i64()).unwrap_or(after);
-        html_bytes += found.iter().map(html_len).sum::<usize>();
+        after = found.last().map_or(after, |last| last.id);
+        html_bytes += found.iter().map(|message| message.html.as_ref().map_or(0, String::len)).sum::<usize>();
         items.extend(found);
     }
-    send_rows::mask_secrets("address", &mut items);
+    for message in &mut items {
+        send_rows::mask_secret(&message.channel, &mut message.address);
+    }
     Ok(Json(json!({ "items": items, "next": more.then_some(after) })))
-}
-
-fn html_len(message: &JsonRow) -> usize {
-    message.get("html").and_then(Value::as_str).map_or(0, str::len)
 }

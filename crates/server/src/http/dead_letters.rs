@@ -58,7 +58,7 @@ pub async fn list(
         .map_err(|(name, detail)| Problem::bad_query(format!("{name}: {detail}")))?;
     let limit = filter.limit;
     let items = app.engine.list_dead_letters(filter).await?;
-    let next = items.last().filter(|_| items.len() == limit).and_then(|last| last.get("id")).cloned();
+    let next = items.last().filter(|_| items.len() == limit).map(|last| last.row.id);
     Ok(Json(json!({ "items": items, "next": next })))
 }
 

@@ -8,12 +8,12 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Query as Parameters, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use campanile_domain::event::payload::{Payload, PayloadError};
-use campanile_domain::event::{Event, NewEvent};
-use campanile_domain::id::{EventId, EventType, UserId, UserRef, UserTypeName};
-use campanile_domain::time;
+use campanile_domain::event::NewEvent;
+use campanile_domain::id::{EventId, UserId, UserRef, UserTypeName};
+use campanile_domain::rules::decision::Decision;
 use campanile_engine::pipeline::accept::{self, AcceptError};
-use campanile_store::{EventFilter, JsonRow, Trace, TraceFilter};
+use campanile_store::{EventFilter, RecipientName, Shown, Trace, TraceFilter};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::body::{self, Received, Sent};
@@ -86,7 +86,7 @@ pub async fn list(
     query.end("status, event_type, order, cursor, limit")?;
     let limit = filter.limit;
     let items = app.engine.list_events(filter).await?;
-    let next = items.last().filter(|_| items.len() == limit).and_then(|last| last.get("id")).cloned();
+    let next = items.last().filter(|_| items.len() == limit).map(|last| last.id);
     Ok(Json(json!({ "items": items, "next": next })))
 }
 
@@ -109,21 +109,19 @@ pub async fn trace(
     let event_id = EventId::stored(id.clone());
     let filter = TraceFilter { user: user.clone(), after, limit: TRACE_USERS };
     let trace = app.engine.trace(&event_id, filter).await?.ok_or_else(no_such)?;
-    let mut decisions = trace.decisions.clone().and_then(into_array).unwrap_or_default();
-    if let Some(user) = user {
-        decisions.retain(|d| d["user_type"] == json!(user.user_type) && d["user_id"] == json!(user.user_id));
-        if trace.decisions.is_none() && trace.processed.is_some() {
-            // An unreadable event was not decided.
-            if let Ok(event) = stored_event(&trace.event) {
-                let computed = app.engine.explain_user(&event, &user).await?;
-                decisions = computed.iter().map(explain::shown).collect();
-            }
-        }
+    let Trace { event, processed, recipients, mut outbox, notifications, sends, dead_letters, next, .. } =
+        trace;
+    let recorded = trace.decisions.is_some() || processed.is_none();
+    let mut decisions = shown_decisions(trace.decisions.unwrap_or_default(), user.as_ref(), &recipients);
+    // Of a large audience it is decided again. An unreadable event was not decided.
+    if let (Some(user), Some(event), false) = (&user, &event.event, recorded) {
+        let computed = app.engine.explain_user(event, user).await?;
+        decisions.extend(computed.iter().map(explain::shown));
     }
-    name_people(&mut decisions, &trace.recipients);
-    let Trace { event, processed, mut outbox, notifications, mut sends, dead_letters, next, .. } = trace;
-    send_rows::mask_secrets("recipient_address", &mut outbox);
-    send_rows::show(app.engine.providers(), &mut sends);
+    for row in &mut outbox {
+        send_rows::mask_secret(&row.channel, &mut row.recipient_address);
+    }
+    let sends = send_rows::shown(app.engine.providers(), sends, |send| &mut send.row);
     let next = next.map(|user| format!("{} {}", user.user_type, user.user_id));
     Ok(Json(json!({
         "event": event, "processed": processed, "decisions": decisions, "outbox": outbox,
@@ -132,23 +130,35 @@ pub async fn trace(
     })))
 }
 
-fn into_array(value: Value) -> Option<Vec<Value>> {
-    match value {
-        Value::Array(items) => Some(items),
-        _ => None,
-    }
+/// Decisions about everybody, or about one user, with the names and roles of now.
+fn shown_decisions(
+    decisions: Vec<Shown<Decision>>,
+    of_user: Option<&UserRef>,
+    people: &[RecipientName],
+) -> Vec<Value> {
+    let by_user: HashMap<&UserRef, &RecipientName> =
+        people.iter().map(|person| (&person.user, person)).collect();
+    let shown = |decision: Shown<Decision>| {
+        let user = decided_user(&decision);
+        if of_user.is_some() && of_user != user.as_ref() {
+            return None;
+        }
+        let mut shown = json!(decision);
+        if let (Some(person), Value::Object(shown)) = (user.and_then(|user| by_user.get(&user)), &mut shown) {
+            shown.insert("name".to_owned(), json!(person.name));
+            shown.insert("role".to_owned(), json!(person.role));
+        }
+        Some(shown)
+    };
+    decisions.into_iter().filter_map(shown).collect()
 }
 
-/// Adds current names and roles to decisions, for display.
-fn name_people(decisions: &mut [Value], people: &[JsonRow]) {
-    let by_user: HashMap<(&Value, &Value), &JsonRow> =
-        people.iter().map(|person| ((&person["user_type"], &person["user_id"]), person)).collect();
-    for decision in decisions {
-        if let Some(person) = by_user.get(&(&decision["user_type"], &decision["user_id"])) {
-            let (name, role) = (person["name"].clone(), person["role"].clone());
-            decision["name"] = name;
-            decision["role"] = role;
+fn decided_user(decision: &Shown<Decision>) -> Option<UserRef> {
+    match decision {
+        Shown::Typed(Decision { user_type, user_id, .. }) => {
+            Some(UserRef { user_type: user_type.clone(), user_id: user_id.clone() })
         }
+        Shown::Raw(stored) => UserRef::deserialize(stored).ok(),
     }
 }
 
@@ -169,21 +179,4 @@ fn parse_cursor(cursor: &str) -> Result<UserRef, Problem> {
     let wrong = || Problem::bad_query("cursor: not a cursor of this list; use `next` of its previous page");
     let (user_type, user_id) = cursor.split_once(' ').ok_or_else(wrong)?;
     user(Some(user_type.to_owned()), Some(user_id.to_owned()))?.ok_or_else(wrong)
-}
-
-/// The event of a trace, for deciding again.
-fn stored_event(row: &JsonRow) -> Result<Event, PayloadError> {
-    let text = |column: &str| row.get(column).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let moment = |column: &str| row.get(column).and_then(Value::as_str).and_then(time::from_text);
-    let payload = row.get("payload").map(ToString::to_string).unwrap_or_default();
-    Ok(Event {
-        event_id: EventId::stored(text("event_id")),
-        event_type: EventType::stored(text("event_type")),
-        aggregate_type: text("aggregate_type"),
-        aggregate_id: text("aggregate_id"),
-        payload: Payload::new(payload)?,
-        priority: text("priority").parse().ok(),
-        occurred_at: moment("occurred_at"),
-        created_at: moment("created_at").unwrap_or_default(),
-    })
 }

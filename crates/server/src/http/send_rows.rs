@@ -2,38 +2,46 @@
 
 use campanile_channels::Providers;
 use campanile_domain::channel::Channel;
-use campanile_domain::id::SendKey;
 use campanile_domain::people::address::webhook;
-use campanile_store::JsonRow;
-use serde_json::{Value, json};
+use campanile_store::{SendRow, Shown};
+use serde::Serialize;
 
-/// Adds `message_id` to each e-mail that a mail server got. It is derived from the notification's id and the configured
-/// sender, as in every attempt.
-pub fn show(providers: &Providers, sends: &mut [JsonRow]) {
-    for send in sends.iter_mut() {
-        let message_id = message_id(providers, send);
-        send.insert("message_id".to_owned(), json!(message_id));
-    }
-    mask_secrets("recipient_address", sends);
+/// A send of a list or of a trace, as it is answered.
+#[derive(Debug, Serialize)]
+pub struct ShownSend<T> {
+    #[serde(flatten)]
+    send: T,
+    /// Of an e-mail that a mail server got. It is derived from the notification's id and the configured sender, as in
+    /// every attempt.
+    message_id: Option<String>,
 }
 
-fn message_id(providers: &Providers, send: &JsonRow) -> Option<String> {
-    let text = |column: &str| send.get(column).and_then(Value::as_str);
-    let key: SendKey = text("id")?.parse().ok()?;
+/// `row` tells where the row of a send is.
+pub fn shown<T>(
+    providers: &Providers,
+    sends: Vec<T>,
+    row: impl Fn(&mut T) -> &mut SendRow,
+) -> Vec<ShownSend<T>> {
+    let shown = |mut send: T| {
+        let row = row(&mut send);
+        let message_id = message_id(providers, row);
+        mask_secret(&row.channel, &mut row.recipient_address);
+        ShownSend { send, message_id }
+    };
+    sends.into_iter().map(shown).collect()
+}
+
+fn message_id(providers: &Providers, send: &SendRow) -> Option<String> {
+    let key = *send.id.typed()?;
     let links = providers.get(key.channel)?.links();
-    let asked = links.iter().find(|link| Some(link.name()) == text("provider"))?;
+    let asked = links.iter().find(|link| Some(link.name()) == send.provider.as_deref())?;
     asked.provider.message_id(key)
 }
 
-/// Masks addresses that are secrets: whoever knows the whole URL of a webhook can post.
-pub fn mask_secrets(column: &str, rows: &mut [JsonRow]) {
-    for row in rows {
-        let channel =
-            row.get("channel").and_then(Value::as_str).and_then(|name| name.parse::<Channel>().ok());
-        let is_secret = channel.is_some_and(|channel| channel.facts().secret_address);
-        if let Some(Value::String(address)) = row.get_mut(column).filter(|_| is_secret) {
-            *address = masked(address);
-        }
+/// Masks an address that is a secret: whoever knows the whole URL of a webhook can post.
+pub fn mask_secret(channel: &Shown<Channel>, address: &mut String) {
+    if channel.typed().is_some_and(|channel| channel.facts().secret_address) {
+        *address = masked(address);
     }
 }
 
@@ -64,15 +72,12 @@ mod tests {
         ] {
             assert_eq!(masked(address), shown);
         }
-        let row = |channel: &str| {
-            let row = json!({"channel": channel, "recipient_address": "https://a.example/b/c"});
-            row.as_object().unwrap().clone()
+        let shown = |channel| {
+            let mut address = "https://a.example/b/c".to_owned();
+            mask_secret(&Shown::Typed(channel), &mut address);
+            address
         };
-        let mut rows = [row("SLACK"), row("EMAIL")];
-        mask_secrets("recipient_address", &mut rows);
-        assert_eq!(
-            rows.map(|row| row["recipient_address"].clone()),
-            ["https://a.example/b/***", "https://a.example/b/c"]
-        );
+        assert_eq!(shown(Channel::Slack), "https://a.example/b/***");
+        assert_eq!(shown(Channel::Email), "https://a.example/b/c");
     }
 }

@@ -8,7 +8,7 @@ use axum::extract::{Path, Query as Parameters, State};
 use axum::http::{HeaderMap, header};
 use campanile_domain::id::SendKey;
 use campanile_domain::status::SendStatus;
-use campanile_store::{Resolution, Resolved, SendCursor, SendFilter};
+use campanile_store::{Resolution, Resolved, SendCursor, SendFilter, SendPage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -47,9 +47,9 @@ pub async fn list(
         filter.after = Some(filter.cursor(&cursor).ok_or_else(wrong)?);
     }
     query.end("status, channel, event_id, user_type, user_id, provider, cursor, limit")?;
-    let mut page = app.engine.list_sends(filter).await?;
-    send_rows::show(app.engine.providers(), &mut page.items);
-    Ok(Json(json!({ "items": page.items, "next": page.next.as_ref().map(SendCursor::to_text) })))
+    let SendPage { items, next } = app.engine.list_sends(filter).await?;
+    let items = send_rows::shown(app.engine.providers(), items, |send| &mut send.row);
+    Ok(Json(json!({ "items": items, "next": next.as_ref().map(SendCursor::to_text) })))
 }
 
 fn unknown_status(status: &str) -> Problem {

@@ -5,11 +5,12 @@ use campanile_domain::event::transition::Step;
 use campanile_domain::event::{Failure, NewEvent};
 use campanile_domain::fan_out::Cursor;
 use campanile_domain::id::EventSeq;
+use campanile_domain::status::{EventStatus, ProcessedStatus};
 use serde_json::json;
 
 use super::Fixture;
 use super::publish::republish;
-use super::setup::{chunk_of, claimed, customer, event, event_id, found, row, step_of, summary, text};
+use super::setup::{chunk_of, claimed, customer, event, event_id, found, row, step_of, summary};
 use crate::{Acceptance, Claim, FanOutClaim, TraceFilter};
 
 async fn accept(fixture: &Fixture, events: &[NewEvent]) -> Acceptance {
@@ -24,8 +25,8 @@ fn with_another_body(event: &NewEvent) -> NewEvent {
 pub async fn a_new_event_is_created_and_pending(fixture: &Fixture) {
     let accepted = accept(fixture, &[event("a"), event("b")]).await;
     assert_eq!(accepted, Acceptance::Accepted(vec![true, true]));
-    assert_eq!(fixture.event_status("a").await, "PENDING");
-    assert_eq!(fixture.event_status("b").await, "PENDING");
+    assert_eq!(fixture.event_status("a").await, EventStatus::Pending);
+    assert_eq!(fixture.event_status("b").await, EventStatus::Pending);
 }
 
 pub async fn the_same_event_again_is_not_created(fixture: &Fixture) {
@@ -41,7 +42,7 @@ pub async fn another_body_under_a_known_id_conflicts_and_nothing_is_written(fixt
     assert_eq!(accept(fixture, &batch).await, Acceptance::Conflicts(vec![1, 3]));
     let new = fixture.store.trace(&event_id("new"), TraceFilter::default()).await;
     assert!(new.expect("the database is there").is_none());
-    assert_eq!(fixture.trace("a").await.event["payload"], json!({ "total": 12 }));
+    assert_eq!(fixture.trace("a").await.event.payload, json!({ "total": 12 }));
 }
 
 pub async fn an_id_is_known_after_its_event_is_gone(fixture: &Fixture) {
@@ -76,16 +77,16 @@ pub async fn an_event_fails_after_as_many_failures_as_allowed(fixture: &Fixture)
     fixture.accept(&[event("a")]).await;
     let seq = fixture.claim_new().await.events()[0].seq;
     for last in [false, false, true] {
-        assert_eq!(fixture.event_status("a").await, "PENDING");
+        assert_eq!(fixture.event_status("a").await, EventStatus::Pending);
         assert_eq!(count_failure(fixture, seq).await, last);
     }
     let trace = fixture.trace("a").await;
-    assert_eq!(text(&trace.event, "status"), "FAILED");
-    assert_eq!(text(&trace.event, "last_error"), "BROKEN: it broke");
-    assert_eq!(trace.event["retry_count"], 3);
+    assert_eq!(trace.event.row.status, EventStatus::Failed);
+    assert_eq!(trace.event.row.last_error.as_deref(), Some("BROKEN: it broke"));
+    assert_eq!(trace.event.row.retry_count, 3);
     assert_eq!(trace.dead_letters.len(), 1);
-    assert_eq!(text(&trace.dead_letters[0], "stage"), "fan_out");
-    assert_eq!(text(&trace.dead_letters[0], "reason"), "BROKEN");
+    assert_eq!(trace.dead_letters[0].stage, "fan_out");
+    assert_eq!(trace.dead_letters[0].reason, "BROKEN");
     assert!(fixture.try_claim(Claim::New { limit: 10 }).await.is_none());
     assert!(!count_failure(fixture, seq).await, "what has failed does not fail again");
     assert_eq!(fixture.trace("a").await.dead_letters.len(), 1);
@@ -129,13 +130,14 @@ pub async fn an_event_that_is_given_up_half_way_keeps_what_was_written(fixture: 
     fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
     fail(fixture, seq).await;
     let trace = fixture.trace("a").await;
-    assert_eq!(text(&trace.event, "status"), "PUBLISHED");
-    assert_eq!(text(&trace.event, "last_error"), "BROKEN: it broke");
-    assert!(trace.event["published_at"].is_string());
+    assert_eq!(trace.event.row.status, EventStatus::Published);
+    assert_eq!(trace.event.row.last_error.as_deref(), Some("BROKEN: it broke"));
+    assert!(trace.event.row.published_at.is_some());
     let processed = trace.processed.expect("some was decided");
-    assert_eq!((text(&processed, "status"), &processed["recipients"]), ("SUCCESS", &json!(1)));
+    assert_eq!(processed.status, ProcessedStatus::Success);
+    assert_eq!(processed.recipients, 1);
     assert_eq!(trace.dead_letters.len(), 1);
-    assert_eq!(text(&trace.dead_letters[0], "reason"), "BROKEN");
+    assert_eq!(trace.dead_letters[0].reason, "BROKEN");
     assert!(fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.is_none());
     assert!(!count_failure(fixture, seq).await, "what was given up does not fail again");
     let lost = republish(fixture, &[notified.queue.as_str()], 10).await;

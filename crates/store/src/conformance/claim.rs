@@ -11,7 +11,7 @@ use campanile_domain::status::EventStatus;
 use serde_json::json;
 
 use super::Fixture;
-use super::setup::{customer, event, found, ids, of_type, row, step_of, text, urgent};
+use super::setup::{customer, event, found, ids, of_type, row, step_of, urgent};
 use crate::{Acceptance, Claim, EventFilter, FanOutClaim, Table};
 
 pub async fn nothing_waits_in_an_empty_database(fixture: &Fixture) {
@@ -263,7 +263,7 @@ pub async fn an_event_that_can_not_be_read_fails_and_is_reported(fixture: &Fixtu
         fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.expect("an event waited");
     assert_eq!((ids(&*claim).len(), claim.unreadable()), (0, 1));
     drop(claim);
-    assert_eq!(fixture.event_status("broken").await, "FAILED");
+    assert_eq!(fixture.event_status("broken").await, EventStatus::Failed);
     assert_eq!(fixture.trace("broken").await.dead_letters.len(), 1);
     assert!(fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.is_none());
 }
@@ -299,9 +299,10 @@ pub async fn a_payload_that_readers_disagree_on_fails_its_event_and_is_shown_as_
     for (n, (payload, words)) in payloads.iter().enumerate() {
         let id = n.to_string();
         let trace = fixture.trace(&id).await;
-        let error = text(&trace.event, "last_error");
+        let error = trace.event.row.last_error.as_deref().unwrap_or_default();
         assert!(error.starts_with("UNREADABLE: column payload ") && error.contains(words), "{error}");
-        assert_eq!((text(&trace.event, "status"), text(&trace.event, "payload")), ("FAILED", *payload));
+        assert_eq!(trace.event.row.status, EventStatus::Failed);
+        assert_eq!(trace.event.payload, *payload);
         assert_eq!(trace.dead_letters.len(), 1);
         let again = fixture.store.accept(vec![event(&id)]).await.expect("the database is there");
         assert_eq!(again, Acceptance::Conflicts(vec![0]), "{payload}");
@@ -326,6 +327,6 @@ pub async fn names_that_http_refuses_fail_their_event(fixture: &Fixture) {
     assert_eq!((ids(&*claim).len(), claim.unreadable()), (0, 4));
     drop(claim);
     for id in ["..", ".", "red\u{1b}[31m", "a"] {
-        assert_eq!(fixture.event_status(id).await, "FAILED");
+        assert_eq!(fixture.event_status(id).await, EventStatus::Failed);
     }
 }

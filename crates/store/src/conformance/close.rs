@@ -5,6 +5,7 @@ use campanile_domain::event::Failure;
 use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::id::EventSeq;
+use campanile_domain::status::EventStatus;
 
 use super::Fixture;
 use super::setup::{
@@ -29,8 +30,8 @@ pub async fn an_event_is_closed_when_every_row_was_received_or_failed(fixture: &
     assert_eq!(fixture.close(&["a"]).await, 0);
     fixture.receive(&[claimed(rows[2].key)]).await;
     assert_eq!(fixture.close(&["a", "a"]).await, 1);
-    assert_eq!(fixture.event_status("a").await, "PROCESSED");
-    assert!(fixture.trace("a").await.event["processed_at"].is_string());
+    assert_eq!(fixture.event_status("a").await, EventStatus::Processed);
+    assert!(fixture.trace("a").await.event.row.processed_at.is_some());
     assert_eq!(fixture.close(&["a"]).await, 0, "once is enough");
 }
 
@@ -44,7 +45,7 @@ pub async fn an_event_with_a_row_on_its_way_stays_open(fixture: &Fixture) {
     }
     assert_eq!(fixture.close(&["a", "b", "c"]).await, 0);
     for id in ["a", "b", "c"] {
-        assert_eq!(fixture.event_status(id).await, "PUBLISHED");
+        assert_eq!(fixture.event_status(id).await, EventStatus::Published);
     }
 }
 
@@ -59,10 +60,10 @@ pub async fn only_published_events_among_the_candidates_are_closed(fixture: &Fix
     let step = step_of(found(&*claim, "begun"), Step::Continues(Cursor::default()));
     fixture.commit(claim, vec![step], vec![]).await;
     assert_eq!(fixture.close(&["fresh", "begun", "received", "never heard of"]).await, 1);
-    assert_eq!(fixture.event_status("received").await, "PROCESSED");
-    assert_eq!(fixture.event_status("not asked").await, "PUBLISHED");
-    assert_eq!(fixture.event_status("fresh").await, "PENDING");
-    assert_eq!(fixture.event_status("begun").await, "PENDING");
+    assert_eq!(fixture.event_status("received").await, EventStatus::Processed);
+    assert_eq!(fixture.event_status("not asked").await, EventStatus::Published);
+    assert_eq!(fixture.event_status("fresh").await, EventStatus::Pending);
+    assert_eq!(fixture.event_status("begun").await, EventStatus::Pending);
     assert_eq!(fixture.close(&[]).await, 0);
 }
 
@@ -111,8 +112,8 @@ pub async fn what_somebody_counted_is_closed_without_a_query(fixture: &Fixture) 
         EventSeq(newest + 100),
     ];
     assert_eq!(close(seqs.to_vec()).await.expect("the database is there"), 1);
-    assert_eq!(fixture.event_status("a").await, "PROCESSED");
-    assert!(fixture.trace("a").await.event["processed_at"].is_string());
-    assert_eq!(fixture.event_status("b").await, "PUBLISHED", "nobody counted it");
-    assert_eq!(fixture.event_status("fresh").await, "PENDING");
+    assert_eq!(fixture.event_status("a").await, EventStatus::Processed);
+    assert!(fixture.trace("a").await.event.row.processed_at.is_some());
+    assert_eq!(fixture.event_status("b").await, EventStatus::Published, "nobody counted it");
+    assert_eq!(fixture.event_status("fresh").await, EventStatus::Pending);
 }

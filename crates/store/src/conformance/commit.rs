@@ -4,16 +4,17 @@ use campanile_domain::channel::Channel::{Email, Push, Sms};
 use campanile_domain::event::Failure;
 use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
-use campanile_domain::id::EventSeq;
+use campanile_domain::id::{EventSeq, UserId, UserTypeName};
+use campanile_domain::status::{EventStatus, OutboxStatus, ProcessedStatus};
 use serde_json::json;
 
 use super::Fixture;
 use super::publish::republish;
 use super::setup::{
-    chunk_of, claimed, commit_of, customer, entity, event, event_id, found, ids, row, rows, step_of, summary,
-    text, texts,
+    chunk_of, claimed, column, commit_of, customer, entity, event, event_id, found, ids, row, rows, step_of,
+    summary,
 };
-use crate::{Claim, FanOutCommit, FanOutStep, StoreError};
+use crate::{Claim, FanOutCommit, FanOutStep, Shown, StoreError};
 
 /// Everything that a commit may write, in numbers.
 async fn written(fixture: &Fixture) -> Vec<i64> {
@@ -41,15 +42,16 @@ pub async fn an_event_with_rows_is_published(fixture: &Fixture) {
     let chunks = fixture.commit(claim, vec![step], vec![chunk]).await;
     assert_eq!(chunks[0].rows.len(), 2);
     let trace = fixture.trace("a").await;
-    assert_eq!(text(&trace.event, "status"), "PUBLISHED");
-    assert!(trace.event["published_at"].is_string() && trace.event["processed_at"].is_null());
+    assert_eq!(trace.event.row.status, EventStatus::Published);
+    assert!(trace.event.row.published_at.is_some() && trace.event.row.processed_at.is_none());
     let processed = trace.processed.expect("the event was decided");
-    assert_eq!(text(&processed, "status"), "SUCCESS");
-    assert_eq!(text(&processed, "instance"), "test");
-    assert_eq!((&processed["recipients"], &processed["sends"]), (&json!(2), &json!(2)));
-    assert_eq!(trace.decisions, Some(decisions));
-    assert_eq!(texts(&trace.outbox, "channel"), ["EMAIL", "SMS"]);
-    assert_eq!(text(&trace.outbox[0], "recipient_address"), "EMAIL of 42");
+    assert_eq!(processed.status, ProcessedStatus::Success);
+    assert_eq!(processed.instance, "test");
+    assert_eq!(processed.recipients, 2);
+    assert_eq!(processed.sends, 2);
+    assert_eq!(json!(trace.decisions), decisions);
+    assert_eq!(column(&trace.outbox, |row| row.channel.clone()), [Email, Sms]);
+    assert_eq!(trace.outbox[0].recipient_address, "EMAIL of 42");
     assert!(fixture.try_claim(Claim::New { limit: 1 }).await.is_none());
 }
 
@@ -59,9 +61,9 @@ pub async fn an_event_without_rows_is_processed(fixture: &Fixture) {
     let step = step_of(&claim.events()[0], Step::Finished(summary(0)));
     fixture.commit(claim, vec![step], vec![]).await;
     let trace = fixture.trace("a").await;
-    assert_eq!(text(&trace.event, "status"), "PROCESSED");
-    assert!(trace.event["processed_at"].is_string());
-    assert_eq!(text(&trace.processed.expect("the event was decided"), "status"), "SUCCESS");
+    assert_eq!(trace.event.row.status, EventStatus::Processed);
+    assert!(trace.event.row.processed_at.is_some());
+    assert_eq!(trace.processed.expect("the event was decided").status, ProcessedStatus::Success);
 }
 
 pub async fn an_event_that_continues_keeps_its_cursor_and_waits(fixture: &Fixture) {
@@ -73,9 +75,10 @@ pub async fn an_event_that_continues_keeps_its_cursor_and_waits(fixture: &Fixtur
         let chunk = chunk_of(&claimed.event, &[row("a", &customer(&done.to_string()), Email)], true);
         fixture.commit(claim, vec![step], vec![chunk]).await;
         let trace = fixture.trace("a").await;
-        assert_eq!(text(&trace.event, "status"), "PENDING");
+        assert_eq!(trace.event.row.status, EventStatus::Pending);
         let processed = trace.processed.expect("some was decided");
-        assert_eq!((text(&processed, "status"), &processed["sends"]), ("PROCESSING", &json!(done)));
+        assert_eq!(processed.status, ProcessedStatus::Processing);
+        assert_eq!(processed.sends, done);
         claim = fixture
             .try_claim(Claim::Continuing { after: EventSeq::default() })
             .await
@@ -84,7 +87,7 @@ pub async fn an_event_that_continues_keeps_its_cursor_and_waits(fixture: &Fixtur
     }
     let step = step_of(&claim.events()[0], Step::Finished(summary(3)));
     fixture.commit(claim, vec![step], vec![]).await;
-    assert_eq!(fixture.event_status("a").await, "PUBLISHED");
+    assert_eq!(fixture.event_status("a").await, EventStatus::Published);
     assert_eq!(fixture.trace("a").await.outbox.len(), 3);
     assert!(fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.is_none());
 }
@@ -128,7 +131,7 @@ pub async fn an_event_that_was_finished_is_lost(fixture: &Fixture) {
     let lost = claim.commit(commit_of(vec![already_done], vec![])).await;
     assert!(matches!(lost, Err(StoreError::Lost(_))), "{lost:?}");
     assert_eq!(written(fixture).await, before);
-    assert_eq!(fixture.event_status("a").await, "PUBLISHED");
+    assert_eq!(fixture.event_status("a").await, EventStatus::Published);
 }
 
 pub async fn one_lost_event_undoes_the_whole_commit(fixture: &Fixture) {
@@ -151,13 +154,13 @@ pub async fn a_failed_event_has_a_dead_letter_and_may_be_redone(fixture: &Fixtur
     let step = step_of(&claim.events()[0], Step::Failed(failure));
     fixture.commit(claim, vec![step], vec![]).await;
     let trace = fixture.trace("a").await;
-    assert_eq!(text(&trace.event, "status"), "FAILED");
-    assert_eq!(text(&trace.event, "last_error"), "NO_RECIPIENTS: nobody is there");
-    assert_eq!(text(&trace.processed.expect("the event was decided"), "status"), "FAILED");
+    assert_eq!(trace.event.row.status, EventStatus::Failed);
+    assert_eq!(trace.event.row.last_error.as_deref(), Some("NO_RECIPIENTS: nobody is there"));
+    assert_eq!(trace.processed.expect("the event was decided").status, ProcessedStatus::Failed);
     assert_eq!(trace.dead_letters.len(), 1);
-    assert_eq!(text(&trace.dead_letters[0], "stage"), "fan_out");
-    assert_eq!(text(&trace.dead_letters[0], "reason"), "NO_RECIPIENTS");
-    assert_eq!(text(&trace.dead_letters[0], "error"), "NO_RECIPIENTS: nobody is there");
+    assert_eq!(trace.dead_letters[0].stage, "fan_out");
+    assert_eq!(trace.dead_letters[0].reason, "NO_RECIPIENTS");
+    assert_eq!(trace.dead_letters[0].error, "NO_RECIPIENTS: nobody is there");
     fixture.execute("UPDATE event_outbox SET status = 'PENDING' WHERE event_id = 'a'").await;
     let claim = fixture.claim_new().await;
     assert!(!found(&*claim, "a").known);
@@ -165,9 +168,9 @@ pub async fn a_failed_event_has_a_dead_letter_and_may_be_redone(fixture: &Fixtur
     let chunk = chunk_of(&step.event, &[row("a", &customer("42"), Email)], true);
     fixture.commit(claim, vec![step], vec![chunk]).await;
     let trace = fixture.trace("a").await;
-    assert_eq!(text(&trace.event, "status"), "PUBLISHED");
-    assert!(trace.event["last_error"].is_null());
-    assert_eq!(text(&trace.processed.expect("the event was decided"), "status"), "SUCCESS");
+    assert_eq!(trace.event.row.status, EventStatus::Published);
+    assert!(trace.event.row.last_error.is_none());
+    assert_eq!(trace.processed.expect("the event was decided").status, ProcessedStatus::Success);
 }
 
 pub async fn an_event_that_stops_half_way_keeps_what_was_written(fixture: &Fixture) {
@@ -183,11 +186,12 @@ pub async fn an_event_that_stops_half_way_keeps_what_was_written(fixture: &Fixtu
     let stopped = step_of(&claim.events()[0], Step::Stopped { summary: summary(1), failure });
     fixture.commit(claim, vec![stopped], vec![]).await;
     let trace = fixture.trace("a").await;
-    assert_eq!(text(&trace.event, "status"), "PUBLISHED");
-    assert_eq!(text(&trace.event, "last_error"), "NO_AUDIENCE: the rule is gone");
+    assert_eq!(trace.event.row.status, EventStatus::Published);
+    assert_eq!(trace.event.row.last_error.as_deref(), Some("NO_AUDIENCE: the rule is gone"));
     let processed = trace.processed.expect("some was decided");
-    assert_eq!((text(&processed, "status"), &processed["sends"]), ("SUCCESS", &json!(1)));
-    assert_eq!(texts(&trace.dead_letters, "reason"), ["NO_AUDIENCE"]);
+    assert_eq!(processed.status, ProcessedStatus::Success);
+    assert_eq!(processed.sends, 1);
+    assert_eq!(column(&trace.dead_letters, |row| row.reason.as_str()), ["NO_AUDIENCE"]);
     assert!(fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.is_none());
     fixture.receive(&[claimed(notified.key)]).await;
     assert_eq!(fixture.store.close_events(vec![event_id("a")]).await.expect("the database is there"), 1);
@@ -198,7 +202,7 @@ pub async fn a_known_event_is_processed_and_nobody_is_told(fixture: &Fixture) {
     let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Known);
     fixture.commit(claim, vec![step], vec![]).await;
-    assert_eq!(fixture.event_status("a").await, "PROCESSED");
+    assert_eq!(fixture.event_status("a").await, EventStatus::Processed);
     assert_eq!(written(fixture).await, [0, 0, 0, 0]);
 }
 
@@ -208,9 +212,9 @@ pub async fn a_cancelled_event_ends_so(fixture: &Fixture) {
     let step = step_of(&claim.events()[0], Step::Cancelled("closed today".to_owned()));
     fixture.commit(claim, vec![step], vec![]).await;
     let trace = fixture.trace("a").await;
-    assert_eq!(text(&trace.event, "status"), "CANCELLED");
-    assert_eq!(text(&trace.event, "last_error"), "CANCELLED: closed today");
-    assert_eq!(text(&trace.processed.expect("the id is remembered"), "status"), "SUCCESS");
+    assert_eq!(trace.event.row.status, EventStatus::Cancelled);
+    assert_eq!(trace.event.row.last_error.as_deref(), Some("CANCELLED: closed today"));
+    assert_eq!(trace.processed.expect("the id is remembered").status, ProcessedStatus::Success);
     assert!(trace.dead_letters.is_empty() && trace.outbox.is_empty());
 }
 
@@ -229,12 +233,13 @@ pub async fn an_event_that_is_cancelled_half_way_keeps_what_was_written(fixture:
     let steps = claim.events().iter().map(|event| step_of(event, cancelled())).collect();
     fixture.commit(claim, steps, vec![]).await;
     let trace = fixture.trace("a").await;
-    assert_eq!(text(&trace.event, "status"), "PUBLISHED");
-    assert_eq!(text(&trace.event, "last_error"), "CANCELLED: closed today");
-    assert!(trace.event["published_at"].is_string() && trace.dead_letters.is_empty());
+    assert_eq!(trace.event.row.status, EventStatus::Published);
+    assert_eq!(trace.event.row.last_error.as_deref(), Some("CANCELLED: closed today"));
+    assert!(trace.event.row.published_at.is_some() && trace.dead_letters.is_empty());
     let processed = trace.processed.expect("some was decided");
-    assert_eq!((text(&processed, "status"), &processed["sends"]), ("SUCCESS", &json!(1)));
-    assert_eq!(fixture.event_status("put off").await, "CANCELLED", "nobody was told");
+    assert_eq!(processed.status, ProcessedStatus::Success);
+    assert_eq!(processed.sends, 1);
+    assert_eq!(fixture.event_status("put off").await, EventStatus::Cancelled, "nobody was told");
     let lost = republish(fixture, &[notified.queue.as_str()], 10).await;
     assert_eq!(lost, 1, "what the broker loses is published again");
     fixture.receive(&[claimed(notified.key)]).await;
@@ -257,13 +262,18 @@ pub async fn rows_that_can_not_be_sent_fail_with_dead_letters(fixture: &Fixture)
     let chunks = claim.commit(commit).await.expect("nobody was faster");
     assert_eq!(chunks[0].rows.len(), 1);
     let trace = fixture.trace("a").await;
-    assert_eq!(texts(&trace.outbox, "status"), ["PENDING", "FAILED"]);
-    assert_eq!(text(&trace.outbox[1], "last_error"), "TEMPLATE_ERROR: line 1");
+    assert_eq!(
+        column(&trace.outbox, |row| row.status.clone()),
+        [OutboxStatus::Pending, OutboxStatus::Failed]
+    );
+    assert_eq!(trace.outbox[1].last_error.as_deref(), Some("TEMPLATE_ERROR: line 1"));
     assert_eq!(trace.dead_letters.len(), 1);
     let dead_letter = &trace.dead_letters[0];
-    assert_eq!((text(dead_letter, "stage"), text(dead_letter, "reason")), ("fan_out", "TEMPLATE_ERROR"));
-    assert_eq!((text(dead_letter, "recipient_type"), text(dead_letter, "recipient_id")), ("CUSTOMER", "42"));
-    assert_eq!(text(dead_letter, "channel"), "SMS");
+    assert_eq!(dead_letter.stage, "fan_out");
+    assert_eq!(dead_letter.reason, "TEMPLATE_ERROR");
+    assert_eq!(dead_letter.recipient_type.as_ref().map(UserTypeName::as_str), Some("CUSTOMER"));
+    assert_eq!(dead_letter.recipient_id.as_ref().map(UserId::as_str), Some("42"));
+    assert_eq!(dead_letter.channel, Some(Shown::Typed(Sms)));
 }
 
 pub async fn what_is_shared_is_written_once_per_entity(fixture: &Fixture) {
@@ -307,11 +317,11 @@ pub async fn who_has_the_row_already_is_not_told_again(fixture: &Fixture) {
     let again = rows("a", &customer("42"), &[Email, Push]);
     let chunk = chunk_of(&step.event, &again, true);
     let chunks = fixture.commit(claim, vec![step], vec![chunk]).await;
-    let handed_over: Vec<_> = chunks[0].rows.iter().map(|row| row.row.key).collect();
+    let handed_over: Vec<_> = chunks[0].rows.iter().map(|send| send.row.key).collect();
     assert_eq!(handed_over, [again[1].key], "only what was written may be published");
     let trace = fixture.trace("a").await;
-    assert_eq!(texts(&trace.outbox, "channel"), ["EMAIL", "PUSH"]);
-    assert_eq!(text(&trace.outbox[0], "notification_id"), first.key.notification_id.to_string());
+    assert_eq!(column(&trace.outbox, |row| row.channel.clone()), [Email, Push]);
+    assert_eq!(trace.outbox[0].notification_id, first.key.notification_id);
 }
 
 pub async fn of_many_only_who_has_the_row_already_is_left_out(fixture: &Fixture) {

@@ -5,14 +5,13 @@ use std::time::Duration;
 use campanile_domain::channel::Channel::Email;
 use campanile_domain::send::{DEFERRED_TOO_LONG, Deferral, History, OutcomeKind, SendState};
 use campanile_domain::status::SendStatus;
-use campanile_domain::time::{Timestamp, to_text};
-use serde_json::{Value, json};
+use campanile_domain::time::Timestamp;
 
 use super::Fixture;
-use super::setup::{outcome, text};
+use super::setup::outcome;
 use crate::{
-    DeadLetterFilter, InstanceId, JsonRow, RerenderedTexts, Resolution, Resolved, SendFilter, SendJob,
-    Settlement, TraceFilter,
+    DeadLetterFilter, InstanceId, RerenderedTexts, Resolution, Resolved, SendFilter, SendJob, Settlement,
+    Shown,
 };
 
 const SINCE: &str = "2026-11-18T10:00:00.000Z";
@@ -42,31 +41,38 @@ async fn due(fixture: &Fixture) -> SendJob {
 }
 
 /// What the trace and every list say of the deferrals of the only send.
-async fn shown(fixture: &Fixture, id: &str) -> Vec<(Option<String>, Value)> {
-    let all = TraceFilter { limit: 10, ..TraceFilter::default() };
-    let trace = fixture.store.trace(&super::setup::event_id(id), all).await.expect("the database is there");
-    let mut rows = trace.expect("it is there").sends;
-    let status: SendStatus = text(&rows[0], "status").parse().expect("a status");
+async fn shown(fixture: &Fixture, id: &str) -> Vec<(Option<Timestamp>, Shown<u32>)> {
+    let mut rows = vec![fixture.trace(id).await.sends.remove(0).row];
+    let status = rows[0].status.typed().copied();
+    assert!(status.is_some(), "{rows:?}");
     let newest = SendFilter { limit: 10, ..SendFilter::default() };
     let of_event = SendFilter { event_id: Some(id.to_owned()), ..newest.clone() };
-    let of_status = SendFilter { status: Some(status), ..newest.clone() };
+    let of_status = SendFilter { status, ..newest.clone() };
     for filter in [newest, of_event, of_status] {
-        rows.extend(fixture.store.list_sends(filter).await.expect("the database is there").items);
+        let page = fixture.store.list_sends(filter).await.expect("the database is there");
+        rows.extend(page.items.into_iter().map(|send| send.row));
     }
     assert_eq!(rows.len(), 4);
-    let since = |row: &JsonRow| row["deferred_since"].as_str().and_then(|at| at.parse().ok()).map(to_text);
-    rows.iter().map(|row| (since(row), row["deferrals"].clone())).collect()
+    rows.into_iter().map(|row| (row.deferred_since.and_then(|since| since.at()), row.deferrals)).collect()
+}
+
+/// So many deferrals everywhere, since [`SINCE`].
+fn everywhere(deferrals: u32) -> Vec<(Option<Timestamp>, Shown<u32>)> {
+    let since = SINCE.parse().ok().filter(|_| deferrals > 0);
+    vec![(since, Shown::Typed(deferrals)); 4]
 }
 
 pub async fn a_deferral_is_no_attempt_and_stands_on_the_send(fixture: &Fixture) {
     let job = fixture.sending("a", Email).await;
-    assert_eq!(shown(fixture, "a").await, vec![(None, json!(0)); 4]);
+    assert_eq!(shown(fixture, "a").await, everywhere(0));
     assert!(fixture.settle(vec![deferred(&job, DUE, 1)]).await.is_empty());
     let send = fixture.send("a", job.key).await;
-    assert_eq!((text(&send, "status"), &send["attempt_count"]), ("DUE", &json!(0)));
-    assert_eq!((text(&send, "last_error"), text(&send, "provider")), ("451 greylisted", "provider"));
-    assert_eq!(send["attempts"][0]["outcome"], "DEFERRED");
-    assert_eq!(shown(fixture, "a").await, vec![(Some(SINCE.to_owned()), json!(1)); 4]);
+    assert_eq!(send.row.status, SendStatus::Due);
+    assert_eq!(send.row.attempt_count, 0);
+    assert_eq!(send.row.last_error.as_deref(), Some("451 greylisted"));
+    assert_eq!(send.row.provider.as_deref(), Some("provider"));
+    assert_eq!(send.attempts[0].row.outcome, "DEFERRED");
+    assert_eq!(shown(fixture, "a").await, everywhere(1));
     let again = due(fixture).await;
     assert_eq!((again.attempt, again.history), (1, history(1)));
     assert!(fixture.settle(vec![deferred(&again, DUE, 2)]).await.is_empty());
@@ -74,9 +80,10 @@ pub async fn a_deferral_is_no_attempt_and_stands_on_the_send(fixture: &Fixture) 
     assert_eq!(last.history, history(2));
     assert!(fixture.settle(vec![outcome(&last, SENT)]).await.is_empty());
     let send = fixture.send("a", job.key).await;
-    assert_eq!((text(&send, "status"), &send["attempt_count"]), ("SENT", &json!(1)));
-    assert_eq!(send["attempts"].as_array().map(Vec::len), Some(3), "the success is kept, too");
-    assert_eq!(shown(fixture, "a").await, vec![(Some(SINCE.to_owned()), json!(2)); 4]);
+    assert_eq!(send.row.status, SendStatus::Sent);
+    assert_eq!(send.row.attempt_count, 1);
+    assert_eq!(send.attempts.len(), 3, "the success is kept, too");
+    assert_eq!(shown(fixture, "a").await, everywhere(2));
 }
 
 pub async fn a_send_that_was_deferred_for_too_long_is_a_dead_letter_and_a_replay_begins_anew(
@@ -86,10 +93,10 @@ pub async fn a_send_that_was_deferred_for_too_long_is_a_dead_letter_and_a_replay
     let failed = SendState::Failed { code: DEFERRED_TOO_LONG };
     assert!(fixture.settle(vec![deferred(&job, failed, 27)]).await.is_empty());
     let dead_letters = fixture.trace("a").await.dead_letters;
-    assert_eq!(text(&dead_letters[0], "reason"), "DEFERRED_TOO_LONG");
+    assert_eq!(dead_letters[0].reason, "DEFERRED_TOO_LONG");
     let all = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
     fixture.store.replay(all, RerenderedTexts::default()).await.expect("the database is there");
-    assert_eq!(shown(fixture, "a").await, vec![(None, json!(0)); 4]);
+    assert_eq!(shown(fixture, "a").await, everywhere(0));
     assert_eq!(due(fixture).await.history, History::default());
 }
 
@@ -97,7 +104,7 @@ pub async fn who_lost_the_claim_writes_no_deferral(fixture: &Fixture) {
     let job = fixture.sending("a", Email).await;
     fixture.settle(vec![outcome(&job, DUE)]).await;
     assert_eq!(fixture.settle(vec![deferred(&job, DUE, 1)]).await, [job.key]);
-    assert_eq!(shown(fixture, "a").await, vec![(None, json!(0)); 4]);
+    assert_eq!(shown(fixture, "a").await, everywhere(0));
 }
 
 pub async fn that_nobody_answered_is_known_to_the_next_attempt(fixture: &Fixture) {

@@ -1,5 +1,6 @@
 //! Claims of sends: who may send what, until when, and who takes over.
 
+use campanile_domain::status::SendStatus;
 use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Sms};
@@ -8,7 +9,7 @@ use campanile_domain::send::SendState;
 use campanile_domain::time::{Timestamp, later};
 
 use super::Fixture;
-use super::setup::{HALF_A_LEASE, LEASE, claimed, customer, event, left_due, outcome, rows, text, texts};
+use super::setup::{HALF_A_LEASE, LEASE, claimed, column, customer, event, left_due, outcome, rows};
 use crate::{ClaimId, ExpiredClaim, InstanceId, SendJob, Settlement};
 
 fn sent(job: &SendJob) -> Settlement {
@@ -86,9 +87,9 @@ pub async fn a_claim_that_was_taken_over_writes_nothing(fixture: &Fixture) {
     assert_eq!((second.key, second.attempt), (first.key, 2));
     assert!(second.claim > first.claim);
     assert_eq!(fixture.settle(vec![sent(&first)]).await, [first.key], "somebody else sends it");
-    assert_eq!(text(&fixture.send("a", first.key).await, "status"), "SENDING");
+    assert_eq!(fixture.send("a", first.key).await.row.status, SendStatus::Sending);
     assert!(fixture.settle(vec![sent(&second)]).await.is_empty());
-    assert_eq!(texts(&fixture.trace("a").await.sends, "status"), ["SENT"]);
+    assert_eq!(column(&fixture.trace("a").await.sends, |send| send.row.status.clone()), [SendStatus::Sent]);
 }
 
 async fn renew(fixture: &Fixture, claims: &[ClaimId]) -> Vec<ClaimId> {

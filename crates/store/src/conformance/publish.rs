@@ -1,22 +1,23 @@
 //! The second outbox on its way to the broker.
 
+use campanile_domain::status::OutboxStatus;
 use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Sms};
 use campanile_domain::event::Failure;
 use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::{Cursor, OutboxRow};
-use campanile_domain::id::SendKey;
+use campanile_domain::id::{SendKey, UserId};
 use campanile_domain::priority::Priority::{self, High, Low, Normal};
 use campanile_domain::queue::Queue;
 use campanile_domain::template::Text;
 
 use super::Fixture;
 use super::setup::{
-    HALF_A_LEASE, LEASE, QUEUE, chunk_of, claimed, customer, entity, event, row, rows, step_of, text, urgent,
+    HALF_A_LEASE, LEASE, QUEUE, chunk_of, claimed, customer, entity, event, row, rows, step_of, urgent,
 };
 use crate::outbox::REPUBLISH_PAGE_EVENTS;
-use crate::{Chunk, ChunkId, FailedMessage, RepublishCursor};
+use crate::{Chunk, ChunkId, FailedMessage, RepublishCursor, Shown};
 
 const OTHER_QUEUE: &str = "notification.restaurant";
 const DELAY: Duration = Duration::from_secs(10);
@@ -37,7 +38,7 @@ async fn unleased_chunk(fixture: &Fixture, id: &str, queue: &str, priority: Prio
 }
 
 fn keys(chunk: &Chunk) -> Vec<SendKey> {
-    let mut keys: Vec<_> = chunk.rows.iter().map(|row| row.row.key).collect();
+    let mut keys: Vec<_> = chunk.rows.iter().map(|send| send.row.key).collect();
     keys.sort_unstable();
     keys
 }
@@ -152,7 +153,7 @@ pub async fn a_published_chunk_is_no_more(fixture: &Fixture) {
     assert_eq!(fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there"), 1);
     fixture.advance(LEASE * 2).await;
     assert!(claim(fixture).await.is_none());
-    assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED"]);
+    assert_eq!(fixture.outbox_statuses("a").await, [OutboxStatus::Published]);
     let again = fixture.store.chunks_published(&[chunk.id]).await.expect("once more does no harm");
     assert_eq!(again, 0, "somebody else was faster");
 }
@@ -161,7 +162,7 @@ pub async fn a_released_chunk_can_be_claimed_at_once(fixture: &Fixture) {
     let key = unleased_chunk(fixture, "a", QUEUE, Normal).await;
     let chunk = claim(fixture).await.expect("the chunk waits");
     fixture.store.release_chunks(&[chunk.id]).await.expect("the database is there");
-    assert_eq!(fixture.outbox_statuses("a").await, ["PENDING"]);
+    assert_eq!(fixture.outbox_statuses("a").await, [OutboxStatus::Pending]);
     assert_eq!(keys(&claim(fixture).await.expect("it waits again")), [key]);
 }
 
@@ -190,9 +191,13 @@ pub async fn a_refused_row_waits_while_the_others_are_published(fixture: &Fixtur
     let rows = rows("a", &customer("42"), &[Email, Push, Sms]);
     let chunk = fixture.fan_out(&event("a"), &rows, true).await.remove(0);
     refuse(fixture, chunk.id, &[rows[1].key], 10).await;
-    assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED", "PENDING", "PUBLISHED"]);
+    assert_eq!(
+        fixture.outbox_statuses("a").await,
+        [OutboxStatus::Published, OutboxStatus::Pending, OutboxStatus::Published]
+    );
     let refused = fixture.outbox_row("a", rows[1].key).await;
-    assert_eq!((text(&refused, "last_error"), &refused["retry_count"]), ("REFUSED: no route", &1.into()));
+    assert_eq!(refused.last_error.as_deref(), Some("REFUSED: no route"));
+    assert_eq!(refused.retry_count, 1);
     assert!(claim(fixture).await.is_none());
     fixture.advance(DELAY * 2).await;
     assert_eq!(keys(&claim(fixture).await.expect("its delay has passed")), [rows[1].key]);
@@ -204,21 +209,23 @@ pub async fn a_row_that_is_refused_too_often_fails_with_a_dead_letter(fixture: &
     let mut chunk = fixture.fan_out(&event("a"), &rows, true).await.remove(0);
     for _ in 1..3 {
         assert_eq!(refuse(fixture, chunk.id, &[rows[1].key], 3).await, 0);
-        assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED", "PENDING"]);
+        assert_eq!(fixture.outbox_statuses("a").await, [OutboxStatus::Published, OutboxStatus::Pending]);
         fixture.advance(DELAY * 2).await;
         chunk = claim(fixture).await.expect("its delay has passed");
     }
     for dead_letters in [1, 0] {
         assert_eq!(refuse(fixture, chunk.id, &[rows[1].key], 3).await, dead_letters);
-        assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED", "FAILED"]);
+        assert_eq!(fixture.outbox_statuses("a").await, [OutboxStatus::Published, OutboxStatus::Failed]);
     }
     fixture.advance(LEASE * 2).await;
     assert!(claim(fixture).await.is_none());
     let dead_letters = fixture.trace("a").await.dead_letters;
     assert_eq!(dead_letters.len(), 1);
-    assert_eq!((text(&dead_letters[0], "stage"), text(&dead_letters[0], "reason")), ("publish", "REFUSED"));
-    assert_eq!(text(&dead_letters[0], "error"), "REFUSED: no route");
-    assert_eq!((text(&dead_letters[0], "recipient_id"), text(&dead_letters[0], "channel")), ("42", "SMS"));
+    assert_eq!(dead_letters[0].stage, "publish");
+    assert_eq!(dead_letters[0].reason, "REFUSED");
+    assert_eq!(dead_letters[0].error, "REFUSED: no route");
+    assert_eq!(dead_letters[0].recipient_id.as_ref().map(UserId::as_str), Some("42"));
+    assert_eq!(dead_letters[0].channel, Some(Shown::Typed(Sms)));
 }
 
 pub async fn a_late_refusal_does_not_touch_what_was_received(fixture: &Fixture) {
@@ -226,7 +233,7 @@ pub async fn a_late_refusal_does_not_touch_what_was_received(fixture: &Fixture) 
     let chunk = fixture.fan_out(&event("a"), std::slice::from_ref(&row), true).await.remove(0);
     fixture.receive(&[claimed(row.key)]).await;
     refuse(fixture, chunk.id, &[row.key], 1).await;
-    assert_eq!(fixture.outbox_statuses("a").await, ["DELIVERED"]);
+    assert_eq!(fixture.outbox_statuses("a").await, [OutboxStatus::Delivered]);
     assert!(fixture.trace("a").await.dead_letters.is_empty());
 }
 
@@ -252,8 +259,11 @@ pub async fn what_the_broker_lost_is_published_again(fixture: &Fixture) {
     fixture.published(&event("c"), &[elsewhere]).await;
     fixture.fan_out(&event("d"), &[row("d", &customer("42"), Email)], true).await;
     assert_eq!(republish(fixture, &[QUEUE], 100).await, 3);
-    assert_eq!(fixture.outbox_statuses("a").await, ["DELIVERED", "PENDING", "PENDING"]);
-    assert_eq!(fixture.outbox_statuses("c").await, ["PUBLISHED"]);
+    assert_eq!(
+        fixture.outbox_statuses("a").await,
+        [OutboxStatus::Delivered, OutboxStatus::Pending, OutboxStatus::Pending]
+    );
+    assert_eq!(fixture.outbox_statuses("c").await, [OutboxStatus::Published]);
     assert_eq!(republish(fixture, &[QUEUE], 100).await, 0, "what waits is not lost");
     let first = claim(fixture).await.expect("two chunks wait");
     assert_eq!((keys(&first), first.lane), (vec![urgent.key], High.lane()));
@@ -324,9 +334,9 @@ pub async fn only_what_was_written_long_enough_ago_is_published_again(fixture: &
 pub async fn an_outbox_row_goes_from_pending_to_published_to_delivered(fixture: &Fixture) {
     let row = row("a", &customer("42"), Email);
     let chunk = fixture.fan_out(&event("a"), std::slice::from_ref(&row), true).await.remove(0);
-    assert_eq!(fixture.outbox_statuses("a").await, ["PENDING"]);
+    assert_eq!(fixture.outbox_statuses("a").await, [OutboxStatus::Pending]);
     fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
-    assert_eq!(fixture.outbox_statuses("a").await, ["PUBLISHED"]);
+    assert_eq!(fixture.outbox_statuses("a").await, [OutboxStatus::Published]);
     fixture.receive(&[claimed(row.key)]).await;
-    assert_eq!(fixture.outbox_statuses("a").await, ["DELIVERED"]);
+    assert_eq!(fixture.outbox_statuses("a").await, [OutboxStatus::Delivered]);
 }

@@ -3,11 +3,12 @@
 use campanile_domain::channel::Channel::Sms;
 use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::send::SendState;
+use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
 
 use super::Fixture;
-use super::setup::{outcome, text};
-use crate::{Receipt, SendJob, Settlement};
+use super::setup::outcome;
+use crate::{Receipt, SendJob, Settlement, Shown};
 
 fn sent(job: &SendJob, external_id: &str) -> Settlement {
     let external_id = Some(external_id.to_owned());
@@ -31,8 +32,9 @@ pub async fn a_receipt_is_kept_and_the_status_stays(fixture: &Fixture) {
     fixture.settle(vec![sent(&job, "SM1")]).await;
     assert!(receipt(fixture, job.key, "SM1", "undelivered").await);
     let send = fixture.send("a", job.key).await;
-    assert_eq!((text(&send, "status"), text(&send, "receipt")), ("SENT", "undelivered"));
-    assert!(campanile_domain::time::from_text(text(&send, "receipt_at")).is_some());
+    assert_eq!(send.row.status, SendStatus::Sent);
+    assert_eq!(send.row.receipt.as_deref(), Some("undelivered"));
+    assert!(send.row.receipt_at.as_ref().and_then(Shown::at).is_some());
     let nobody = SendKey { notification_id: NotificationId::generate(), channel: Sms };
     assert!(!receipt(fixture, nobody, "SM1", "delivered").await);
 }
@@ -40,23 +42,25 @@ pub async fn a_receipt_is_kept_and_the_status_stays(fixture: &Fixture) {
 pub async fn a_receipt_may_overtake_the_outcome(fixture: &Fixture) {
     let job = fixture.sending("a", Sms).await;
     assert!(receipt(fixture, job.key, "SM1", "queued").await);
-    assert_eq!(text(&fixture.send("a", job.key).await, "status"), "SENDING");
+    assert_eq!(fixture.send("a", job.key).await.row.status, SendStatus::Sending);
     assert!(fixture.settle(vec![sent(&job, "SM1")]).await.is_empty(), "the claim still holds");
     let send = fixture.send("a", job.key).await;
-    assert_eq!((text(&send, "external_id"), text(&send, "receipt")), ("SM1", "queued"));
+    assert_eq!(send.row.external_id.as_deref(), Some("SM1"));
+    assert_eq!(send.row.receipt.as_deref(), Some("queued"));
     // Nobody heard the provider's answer; but it has told of the message.
     let job = fixture.sending("b", Sms).await;
     assert!(receipt(fixture, job.key, "SM2", "delivered").await);
     fixture.settle(vec![outcome(&job, SendState::InDoubt { since: Timestamp::UNIX_EPOCH })]).await;
     let send = fixture.send("b", job.key).await;
-    assert_eq!((text(&send, "external_id"), text(&send, "receipt")), ("SM2", "delivered"));
+    assert_eq!(send.row.external_id.as_deref(), Some("SM2"));
+    assert_eq!(send.row.receipt.as_deref(), Some("delivered"));
 }
 
 pub async fn a_receipt_of_another_message_is_left_alone(fixture: &Fixture) {
     let job = fixture.sending("a", Sms).await;
     fixture.settle(vec![sent(&job, "SM1")]).await;
     assert!(!receipt(fixture, job.key, "SM2", "delivered").await);
-    assert!(fixture.send("a", job.key).await["receipt"].is_null());
+    assert!(fixture.send("a", job.key).await.row.receipt.is_none());
 }
 
 pub async fn a_late_receipt_replaces_nothing_later(fixture: &Fixture) {
@@ -66,19 +70,19 @@ pub async fn a_late_receipt_replaces_nothing_later(fixture: &Fixture) {
     assert!(receipt(fixture, job.key, "SM1", "delivered").await);
     assert!(!receipt(fixture, job.key, "SM1", "sent").await);
     assert!(!receipt(fixture, job.key, "SM1", "queued").await);
-    assert_eq!(text(&fixture.send("a", job.key).await, "receipt"), "delivered");
+    assert_eq!(fixture.send("a", job.key).await.row.receipt.as_deref(), Some("delivered"));
 }
 
 pub async fn a_receipt_of_an_earlier_message_goes_with_the_next_one(fixture: &Fixture) {
     let job = fixture.sending("a", Sms).await;
     assert!(receipt(fixture, job.key, "SM1", "undelivered").await);
     fixture.settle(vec![outcome(&job, SendState::Due { at: Timestamp::UNIX_EPOCH })]).await;
-    assert_eq!(text(&fixture.send("a", job.key).await, "receipt"), "undelivered");
+    assert_eq!(fixture.send("a", job.key).await.row.receipt.as_deref(), Some("undelivered"));
     let job = fixture.claim_due(Sms, 1).await.pop().expect("it is due");
     fixture.settle(vec![sent(&job, "SM2")]).await;
     let send = fixture.send("a", job.key).await;
-    assert_eq!(text(&send, "external_id"), "SM2");
-    assert!(send["receipt"].is_null() && send["receipt_at"].is_null(), "{send:?}");
+    assert_eq!(send.row.external_id.as_deref(), Some("SM2"));
+    assert!(send.row.receipt.is_none() && send.row.receipt_at.is_none(), "{send:?}");
 }
 
 pub async fn a_receipt_of_a_second_message_may_overtake_its_outcome(fixture: &Fixture) {
@@ -90,7 +94,8 @@ pub async fn a_receipt_of_a_second_message_may_overtake_its_outcome(fixture: &Fi
     assert!(receipt(fixture, job.key, "SM2", "delivered").await);
     fixture.settle(vec![sent(&job, "SM2")]).await;
     let send = fixture.send("a", job.key).await;
-    assert_eq!((text(&send, "external_id"), text(&send, "receipt")), ("SM2", "delivered"));
+    assert_eq!(send.row.external_id.as_deref(), Some("SM2"));
+    assert_eq!(send.row.receipt.as_deref(), Some("delivered"));
 }
 
 pub async fn a_receipt_in_unknown_words_is_no_obstacle(fixture: &Fixture) {

@@ -1,21 +1,21 @@
 //! From a received message to a notification and a send.
 
+use campanile_domain::priority::Priority;
+use campanile_domain::status::{OutboxStatus, SendStatus};
 use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Sms, Websocket};
 use campanile_domain::event::{Failure, NewEvent};
 use campanile_domain::fan_out::OutboxRow;
-use campanile_domain::id::{NotificationId, SendKey};
+use campanile_domain::id::{EntityId, EntityType, NotificationId, SendKey, UserId};
 use campanile_domain::priority::Priority::{High, Low};
 use campanile_domain::template::Text;
 use serde_json::json;
 
 use super::Fixture;
 use super::publish::republish;
-use super::setup::{
-    claimed, customer, entity, event, event_id, left_due, row, rows, text, texts, urgent, user,
-};
-use crate::FailedMessage;
+use super::setup::{claimed, column, customer, entity, event, event_id, left_due, row, rows, urgent, user};
+use crate::{FailedMessage, Shown};
 
 pub async fn a_row_becomes_a_notification_and_a_send(fixture: &Fixture) {
     let row = OutboxRow {
@@ -37,17 +37,21 @@ pub async fn a_row_becomes_a_notification_and_a_send(fixture: &Fixture) {
     let trace = fixture.trace("a").await;
     assert_eq!(trace.notifications.len(), 1);
     let notification = &trace.notifications[0];
-    assert_eq!(text(notification, "id"), row.key.notification_id.to_string());
-    assert_eq!((text(notification, "user_type"), text(notification, "user_id")), ("CUSTOMER", "42"));
-    assert_eq!((text(notification, "entity_type"), text(notification, "entity_id")), ("RESTAURANT", "5"));
-    assert_eq!((text(notification, "priority"), &notification["shared_read"]), ("LOW", &json!(true)));
+    assert_eq!(notification.id, row.key.notification_id);
+    assert_eq!(notification.user.user_type.as_str(), "CUSTOMER");
+    assert_eq!(notification.user.user_id.as_str(), "42");
+    assert_eq!(notification.entity_type.as_ref().map(EntityType::as_str), Some("RESTAURANT"));
+    assert_eq!(notification.entity_id.as_ref().map(EntityId::as_str), Some("5"));
+    assert_eq!(notification.priority, Priority::Low);
+    assert_eq!(notification.shared_read, true);
     assert_eq!(
-        notification["properties"],
+        notification.properties,
         json!({ "audience": "customer", "aggregate_type": "ORDER", "aggregate_id": "7", "payload": { "total": 12 } })
     );
     let send = fixture.send("a", row.key).await;
-    assert_eq!((text(&send, "status"), &send["attempt_count"]), ("SENDING", &json!(0)));
-    assert!(send["lease_until"].is_string() && send["next_attempt_at"].is_null());
+    assert_eq!(send.row.status, SendStatus::Sending);
+    assert_eq!(send.row.attempt_count, 0);
+    assert!(send.row.lease_until.is_some() && send.row.next_attempt_at.is_none());
 }
 
 pub async fn a_redelivered_row_is_skipped(fixture: &Fixture) {
@@ -85,8 +89,9 @@ pub async fn a_web_socket_send_is_sent_at_once(fixture: &Fixture) {
     assert_eq!((received.jobs.len(), received.new.len()), (0, 1));
     assert!(fixture.receive(&[claimed(row.key)]).await.new.is_empty(), "once is enough");
     let send = fixture.send("a", row.key).await;
-    assert_eq!((text(&send, "status"), &send["attempt_count"]), ("SENT", &json!(1)));
-    assert!(send["sent_at"].is_string());
+    assert_eq!(send.row.status, SendStatus::Sent);
+    assert_eq!(send.row.attempt_count, 1);
+    assert!(send.row.sent_at.is_some());
     fixture.advance(super::setup::LEASE * 2).await;
     assert!(fixture.store.expired_claims(10).await.expect("the database is there").is_empty());
 }
@@ -97,12 +102,12 @@ pub async fn what_is_not_claimed_is_due_at_once(fixture: &Fixture) {
     let received = fixture.receive(&[left_due(row.key)]).await;
     assert_eq!((received.jobs.len(), received.new.len()), (0, 1));
     let send = fixture.send("a", row.key).await;
-    assert_eq!(text(&send, "status"), "DUE");
-    assert!(send["next_attempt_at"].is_string());
+    assert_eq!(send.row.status, SendStatus::Due);
+    assert!(send.row.next_attempt_at.is_some());
     let jobs = fixture.claim_due(Email, 10).await;
     assert_eq!(jobs.len(), 1);
     assert_eq!((jobs[0].key, jobs[0].attempt, &jobs[0].address), (row.key, 1, &row.address));
-    assert_eq!(text(&fixture.send("a", row.key).await, "status"), "SENDING");
+    assert_eq!(fixture.send("a", row.key).await.row.status, SendStatus::Sending);
 }
 
 pub async fn the_channels_of_a_user_share_a_notification(fixture: &Fixture) {
@@ -113,8 +118,11 @@ pub async fn the_channels_of_a_user_share_a_notification(fixture: &Fixture) {
     }
     let trace = fixture.trace("a").await;
     assert_eq!(trace.notifications.len(), 1);
-    assert_eq!(texts(&trace.sends, "channel"), ["EMAIL", "PUSH", "WEBSOCKET"]);
-    assert_eq!(texts(&trace.outbox, "status"), ["DELIVERED", "DELIVERED", "DELIVERED"]);
+    assert_eq!(column(&trace.sends, |send| send.row.channel.clone()), [Email, Push, Websocket]);
+    assert_eq!(
+        column(&trace.outbox, |row| row.status.clone()),
+        [OutboxStatus::Delivered, OutboxStatus::Delivered, OutboxStatus::Delivered]
+    );
 }
 
 pub async fn users_of_two_types_with_one_id_are_two(fixture: &Fixture) {
@@ -122,7 +130,10 @@ pub async fn users_of_two_types_with_one_id_are_two(fixture: &Fixture) {
     fixture.published(&event("a"), &rows).await;
     fixture.receive(&rows.clone().map(|row| claimed(row.key))).await;
     let trace = fixture.trace("a").await;
-    assert_eq!(texts(&trace.notifications, "user_type"), ["CUSTOMER", "RESTAURANT_USER"]);
+    assert_eq!(
+        column(&trace.notifications, |row| row.user.user_type.as_str()),
+        ["CUSTOMER", "RESTAURANT_USER"]
+    );
     assert_eq!(trace.sends.len(), 2);
 }
 
@@ -133,7 +144,10 @@ pub async fn every_channel_of_a_second_notification_is_cancelled(fixture: &Fixtu
     fixture.receive(&[claimed(first.key)]).await;
     let received = fixture.receive(&second.iter().map(|row| claimed(row.key)).collect::<Vec<_>>()).await;
     assert!(received.jobs.is_empty() && received.unknown.is_empty() && received.new.is_empty());
-    assert_eq!(fixture.outbox_statuses("a").await, ["DELIVERED", "CANCELLED", "CANCELLED"]);
+    assert_eq!(
+        fixture.outbox_statuses("a").await,
+        [OutboxStatus::Delivered, OutboxStatus::Cancelled, OutboxStatus::Cancelled]
+    );
     assert_eq!(fixture.trace("a").await.notifications.len(), 1);
     assert_eq!(fixture.close(&["a"]).await, 1);
 }
@@ -147,8 +161,11 @@ pub async fn a_second_notification_of_an_event_is_cancelled(fixture: &Fixture) {
     assert_eq!(second.redelivered_events, [event_id("a")]);
     let trace = fixture.trace("a").await;
     assert_eq!(trace.notifications.len(), 1);
-    assert_eq!(texts(&trace.outbox, "status"), ["DELIVERED", "CANCELLED"]);
-    assert!(text(&trace.outbox[1], "last_error").starts_with("DUPLICATE: "));
+    assert_eq!(
+        column(&trace.outbox, |row| row.status.clone()),
+        [OutboxStatus::Delivered, OutboxStatus::Cancelled]
+    );
+    assert!(trace.outbox[1].last_error.as_deref().is_some_and(|error| error.starts_with("DUPLICATE: ")));
     let again = fixture.receive(&[claimed(rows[1].key)]).await;
     assert_eq!((again.jobs.len(), again.redelivered), (0, 1));
 }
@@ -161,8 +178,8 @@ pub async fn the_inbox_has_the_text_of_the_inbox(fixture: &Fixture) {
     let jobs = fixture.receive(&[claimed(with_inbox.key), claimed(without.key)]).await.jobs;
     assert!(jobs.iter().all(|job| job.title == "EMAIL title" && job.body == "EMAIL body"));
     let notifications = fixture.trace("a").await.notifications;
-    assert_eq!(texts(&notifications, "title"), ["Inbox title", "EMAIL title"]);
-    assert_eq!(texts(&notifications, "body"), ["", "EMAIL body"]);
+    assert_eq!(column(&notifications, |row| row.title.as_str()), ["Inbox title", "EMAIL title"]);
+    assert_eq!(column(&notifications, |row| row.body.as_str()), ["", "EMAIL body"]);
 }
 
 pub async fn a_large_payload_stays_out_of_the_inbox(fixture: &Fixture) {
@@ -172,7 +189,7 @@ pub async fn a_large_payload_stays_out_of_the_inbox(fixture: &Fixture) {
     let row = row("a", &customer("42"), Email);
     fixture.published(&large, std::slice::from_ref(&row)).await;
     fixture.receive(&[claimed(row.key)]).await;
-    let properties = &fixture.trace("a").await.notifications[0]["properties"];
+    let properties = &fixture.trace("a").await.notifications[0].properties;
     assert!(properties["payload"].is_null());
     assert_eq!(properties["aggregate_id"], "7");
 }
@@ -186,7 +203,7 @@ pub async fn a_row_that_failed_is_not_received(fixture: &Fixture) {
     let received = fixture.receive(&[claimed(row.key)]).await;
     assert!(received.jobs.is_empty() && received.unknown.is_empty());
     assert_eq!(received.redelivered, 1);
-    assert_eq!(fixture.outbox_statuses("a").await, ["FAILED"]);
+    assert_eq!(fixture.outbox_statuses("a").await, [OutboxStatus::Failed]);
     assert!(fixture.trace("a").await.notifications.is_empty());
 }
 
@@ -206,11 +223,17 @@ pub async fn a_message_that_can_not_be_received_fails_its_row(fixture: &Fixture)
     let once_more = FailedMessage { failure: Failure::new("LATE", "once more"), ..failed(Some(rows[1].key)) };
     fixture.store.fail_messages(vec![once_more]).await.expect("the database is there");
     let trace = fixture.trace("a").await;
-    assert_eq!(texts(&trace.outbox, "status"), ["DELIVERED", "FAILED"], "what was received is left alone");
-    assert_eq!(text(&trace.outbox[1], "last_error"), "POISON: it came too often");
+    assert_eq!(
+        column(&trace.outbox, |row| row.status.clone()),
+        [OutboxStatus::Delivered, OutboxStatus::Failed],
+        "what was received is left alone"
+    );
+    assert_eq!(trace.outbox[1].last_error.as_deref(), Some("POISON: it came too often"));
     assert_eq!(fixture.count("SELECT count(*) FROM dead_letter").await, 5);
     let dead_letter = trace.dead_letters.last().expect("the row has one");
-    assert_eq!((text(dead_letter, "stage"), text(dead_letter, "reason")), ("receive", "POISON"));
-    assert_eq!((text(dead_letter, "recipient_id"), text(dead_letter, "channel")), ("42", "SMS"));
+    assert_eq!(dead_letter.stage, "receive");
+    assert_eq!(dead_letter.reason, "POISON");
+    assert_eq!(dead_letter.recipient_id.as_ref().map(UserId::as_str), Some("42"));
+    assert_eq!(dead_letter.channel, Some(Shown::Typed(Sms)));
     assert_eq!(republish(fixture, &[rows[1].queue.as_str()], 10).await, 0);
 }

@@ -1,5 +1,6 @@
 //! Forgetting what is old, and what is never forgotten.
 
+use campanile_domain::status::{EventStatus, OutboxStatus, SendStatus};
 use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Sms, Websocket};
@@ -13,8 +14,7 @@ use serde_json::json;
 
 use super::Fixture;
 use super::setup::{
-    chunk_of, claimed, customer, entity, event, found, left_due, outcome, row, rows, step_of, summary, text,
-    texts,
+    chunk_of, claimed, column, customer, entity, event, found, left_due, outcome, row, rows, step_of, summary,
 };
 use crate::{
     Acceptance, Capture, DeadLetterFilter, FanOutStep, Horizon, RerenderedTexts, Retained, SendJob,
@@ -158,7 +158,7 @@ pub async fn an_event_that_is_forgotten_is_still_known(fixture: &Fixture) {
     assert!(found(&*claim, "a").known, "nobody is told again");
     let step = step_of(found(&*claim, "a"), Step::Known);
     fixture.commit(claim, vec![step], vec![]).await;
-    assert_eq!(fixture.event_status("a").await, "PROCESSED");
+    assert_eq!(fixture.event_status("a").await, EventStatus::Processed);
 }
 
 pub async fn an_event_that_nobody_remembers_is_remembered_before_it_goes(fixture: &Fixture) {
@@ -209,7 +209,7 @@ pub async fn an_event_that_is_not_closed_stays(fixture: &Fixture) {
     fixture.advance(AGE * 2).await;
     assert_eq!(sweep_all(fixture).await, 0);
     assert_eq!(rows_in(fixture, "event_outbox").await, 3);
-    assert_eq!(fixture.outbox_statuses("published").await, ["PUBLISHED"]);
+    assert_eq!(fixture.outbox_statuses("published").await, [OutboxStatus::Published]);
 }
 
 pub async fn failed_and_cancelled_events_go_too(fixture: &Fixture) {
@@ -244,18 +244,23 @@ pub async fn a_send_that_is_not_settled_keeps_its_row_and_its_event(fixture: &Fi
     assert_eq!(fixture.close(&["due"]).await, 1);
     fixture.advance(AGE * 2).await;
     sweep_all(fixture).await;
-    for (id, status) in [("sending", "SENDING"), ("in doubt", "IN_DOUBT"), ("due", "DUE")] {
+    for (id, status) in
+        [("sending", SendStatus::Sending), ("in doubt", SendStatus::InDoubt), ("due", SendStatus::Due)]
+    {
         let trace = fixture.trace(id).await;
+        assert_eq!(column(&trace.sends, |send| send.row.channel.clone()), [Sms]);
+        assert_eq!(column(&trace.sends, |send| send.row.status.clone()), [status]);
         assert_eq!(
-            (texts(&trace.sends, "channel"), texts(&trace.sends, "status")),
-            (vec!["SMS"], vec![status])
+            column(&trace.outbox, |row| row.channel.clone()),
+            [Sms],
+            "what is settled is not needed any more"
         );
-        assert_eq!(texts(&trace.outbox, "channel"), ["SMS"], "what is settled is not needed any more");
-        assert_eq!(texts(&trace.notifications, "user_id"), ["42"]);
+        assert_eq!(column(&trace.notifications, |row| row.user.user_id.as_str()), ["42"]);
         assert!(trace.processed.is_some());
     }
     let late = fixture.claim_due(Sms, 10).await.remove(0);
-    assert_eq!((late.key, text(&fixture.send("due", late.key).await, "status")), (due[1].key, "SENDING"));
+    assert_eq!(late.key, due[1].key);
+    assert_eq!(fixture.send("due", late.key).await.row.status, SendStatus::Sending);
     fixture.settle(vec![sent(&late)]).await;
     sweep_all(fixture).await;
     assert!(!is_stored(fixture, "due").await && is_stored(fixture, "in doubt").await);
@@ -342,7 +347,7 @@ pub async fn old_captured_messages_go_before_their_event(fixture: &Fixture) {
     sweep(fixture, 1).await;
     assert!(is_stored(fixture, "a").await, "one send is in doubt");
     let captured = fixture.store.list_captured(None, 0, 10).await.expect("the database is there");
-    assert_eq!(texts(&captured, "user_id"), ["3"], "it is young");
+    assert_eq!(column(&captured, |row| row.user.user_id.as_str()), ["3"], "it is young");
 }
 
 pub async fn an_event_that_was_brought_back_stays(fixture: &Fixture) {
@@ -356,8 +361,8 @@ pub async fn an_event_that_was_brought_back_stays(fixture: &Fixture) {
         2
     );
     assert_eq!(sweep_all(fixture).await, 0);
-    assert_eq!(fixture.event_status("event").await, "PENDING");
-    assert_eq!(fixture.outbox_statuses("row").await, ["PENDING"]);
+    assert_eq!(fixture.event_status("event").await, EventStatus::Pending);
+    assert_eq!(fixture.outbox_statuses("row").await, [OutboxStatus::Pending]);
 }
 
 const DAY: Duration = Duration::from_hours(24);

@@ -3,8 +3,15 @@
 use serde_json::{Value, json};
 
 use super::Fixture;
-use super::setup::{object, text};
 use crate::{JsonRow, RowFilter, StoreError, Table};
+
+fn object(value: Value) -> JsonRow {
+    serde_json::from_value(value).expect("a row is an object")
+}
+
+fn text<'a>(row: &'a JsonRow, column: &str) -> &'a str {
+    row[column].as_str().unwrap_or_else(|| panic!("{column} of {row:?} has no text"))
+}
 
 async fn list(fixture: &Fixture, table: Table, filter: RowFilter) -> Vec<JsonRow> {
     fixture.store.list_rows(table, filter).await.expect("the filter is good")

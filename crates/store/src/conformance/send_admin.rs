@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use campanile_domain::channel::Channel::{self, Email, Push, Sms};
 use campanile_domain::fan_out::OutboxRow;
-use campanile_domain::id::{NotificationId, SendKey};
+use campanile_domain::id::{NotificationId, SendKey, UserId, UserTypeName};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{EXHAUSTED, SendState};
 use campanile_domain::status::SendStatus;
-use campanile_domain::time::{Timestamp, from_text};
-use serde_json::Value;
+use campanile_domain::time::Timestamp;
 
 use super::Fixture;
-use super::setup::{claimed, customer, event, outcome, row, rows, text, texts, user};
+use super::setup::{claimed, column, customer, event, event_id, outcome, row, rows, user};
 use crate::{
-    DeadLetterFilter, InstanceId, JsonRow, RerenderedTexts, Resolution, Resolved, SendFilter, SendJob,
+    DeadLetterFilter, InstanceId, ListedSend, RerenderedTexts, Resolution, Resolved, SendFilter, SendJob,
+    Shown,
 };
 
 const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
@@ -28,27 +28,23 @@ fn of_status(status: SendStatus) -> SendFilter {
     SendFilter { status: Some(status), ..all() }
 }
 
-async fn listed(fixture: &Fixture, filter: &SendFilter) -> Vec<JsonRow> {
+async fn listed(fixture: &Fixture, filter: &SendFilter) -> Vec<ListedSend> {
     fixture.store.list_sends(filter.clone()).await.expect("the database is there").items
 }
 
 /// The ids of all that match, page by page; each cursor comes back from its text.
-async fn pages(fixture: &Fixture, filter: &SendFilter, limit: usize) -> Vec<String> {
+async fn pages(fixture: &Fixture, filter: &SendFilter, limit: usize) -> Vec<SendKey> {
     let (mut ids, mut filter) = (Vec::new(), SendFilter { limit, ..filter.clone() });
     loop {
         let page = fixture.store.list_sends(filter.clone()).await.expect("the database is there");
         assert!(page.items.len() <= limit);
-        ids.extend(texts(&page.items, "id").into_iter().map(str::to_owned));
+        ids.extend(page.items.iter().map(|send| *send.row.id.typed().expect("ids are known")));
         let Some(next) = page.next else { return ids };
         let after = filter.cursor(&next.to_text());
         assert_eq!(after, Some(next));
         assert_ne!(filter.after, after, "it moves on");
         filter.after = after;
     }
-}
-
-fn names(keys: &[SendKey]) -> Vec<String> {
-    keys.iter().map(ToString::to_string).collect()
 }
 
 async fn in_doubt(fixture: &Fixture, id: &str, channel: Channel) -> SendJob {
@@ -76,15 +72,17 @@ pub async fn sends_in_doubt_are_listed_the_oldest_first(fixture: &Fixture) {
     }
     fixture.sending("f", Sms).await;
     let doubtful = of_status(SendStatus::InDoubt);
-    assert_eq!(pages(fixture, &doubtful, 2).await, names(&keys));
-    assert_eq!(pages(fixture, &doubtful, 100).await, names(&keys));
+    assert_eq!(pages(fixture, &doubtful, 2).await, keys);
+    assert_eq!(pages(fixture, &doubtful, 100).await, keys);
     let texts_only = SendFilter { channel: Some(Sms), ..doubtful.clone() };
-    assert_eq!(pages(fixture, &texts_only, 2).await, names(&[keys[0], keys[2], keys[4]]));
+    assert_eq!(pages(fixture, &texts_only, 2).await, [keys[0], keys[2], keys[4]]);
     let send = listed(fixture, &doubtful).await.remove(0);
-    assert_eq!((text(&send, "status"), text(&send, "event_id")), ("IN_DOUBT", "a"));
-    assert_eq!((text(&send, "user_type"), text(&send, "user_id")), ("CUSTOMER", "42"));
-    assert!(from_text(text(&send, "in_doubt_since")).is_some(), "{send:?}");
-    assert_eq!(send["attempt_count"], 1);
+    assert_eq!(send.row.status, SendStatus::InDoubt);
+    assert_eq!(send.event_id, Some(event_id("a")));
+    assert_eq!(send.user_type.as_ref().map(UserTypeName::as_str), Some("CUSTOMER"));
+    assert_eq!(send.user_id.as_ref().map(UserId::as_str), Some("42"));
+    assert!(send.in_doubt_since.as_ref().and_then(Shown::at).is_some(), "{send:?}");
+    assert_eq!(send.row.attempt_count, 1);
 }
 
 pub async fn due_sends_are_listed_as_they_are_taken(fixture: &Fixture) {
@@ -94,14 +92,14 @@ pub async fn due_sends_are_listed_as_they_are_taken(fixture: &Fixture) {
     let push = fixture.waiting("d", Push, Priority::Normal).await;
     fixture.sending("e", Sms).await;
     let due = of_status(SendStatus::Due);
-    let expected = names(&[email, push, urgent, slow]);
+    let expected = [email, push, urgent, slow];
     assert_eq!(pages(fixture, &due, 1).await, expected);
     assert_eq!(pages(fixture, &due, 100).await, expected);
     let texts_only = SendFilter { channel: Some(Sms), ..due.clone() };
-    assert_eq!(pages(fixture, &texts_only, 1).await, names(&[urgent, slow]));
+    assert_eq!(pages(fixture, &texts_only, 1).await, [urgent, slow]);
     let pushes = SendFilter { channel: Some(Push), ..due };
-    assert_eq!(pages(fixture, &pushes, 1).await, names(&[push]));
-    assert!(listed(fixture, &pushes).await[0]["in_doubt_since"].is_null());
+    assert_eq!(pages(fixture, &pushes, 1).await, [push]);
+    assert!(listed(fixture, &pushes).await[0].in_doubt_since.is_none());
 }
 
 pub async fn all_sends_are_listed_the_newest_first(fixture: &Fixture) {
@@ -113,10 +111,10 @@ pub async fn all_sends_are_listed_the_newest_first(fixture: &Fixture) {
         keys.extend([two[0].key, two[1].key]);
     }
     keys.sort_unstable_by_key(|key| std::cmp::Reverse((key.notification_id, key.channel.as_str())));
-    assert_eq!(pages(fixture, &all(), 1).await, names(&keys));
-    assert_eq!(pages(fixture, &all(), 4).await, names(&keys));
+    assert_eq!(pages(fixture, &all(), 1).await, keys);
+    assert_eq!(pages(fixture, &all(), 4).await, keys);
     let emails: Vec<SendKey> = keys.iter().filter(|key| key.channel == Email).copied().collect();
-    assert_eq!(pages(fixture, &SendFilter { channel: Some(Email), ..all() }, 2).await, names(&emails));
+    assert_eq!(pages(fixture, &SendFilter { channel: Some(Email), ..all() }, 2).await, emails);
 }
 
 pub async fn sends_are_filtered(fixture: &Fixture) {
@@ -132,13 +130,13 @@ pub async fn sends_are_filtered(fixture: &Fixture) {
         user_id: Some(user.user_id.to_string()),
         ..all()
     };
-    assert_eq!(pages(fixture, &of_status(SendStatus::Sent), 9).await, names(&[sent.key]));
-    assert_eq!(pages(fixture, &of_status(SendStatus::Failed), 9).await, names(&[failed]));
-    assert_eq!(pages(fixture, &of_status(SendStatus::Sending), 9).await, names(&[other.key]));
-    assert_eq!(pages(fixture, &of_user(&somebody), 9).await, names(&[other.key]));
+    assert_eq!(pages(fixture, &of_status(SendStatus::Sent), 9).await, [sent.key]);
+    assert_eq!(pages(fixture, &of_status(SendStatus::Failed), 9).await, [failed]);
+    assert_eq!(pages(fixture, &of_status(SendStatus::Sending), 9).await, [other.key]);
+    assert_eq!(pages(fixture, &of_user(&somebody), 9).await, [other.key]);
     assert!(pages(fixture, &of_user(&nobody), 9).await.is_empty());
     let asked = SendFilter { provider: Some("provider".to_owned()), ..all() };
-    assert_eq!(pages(fixture, &asked, 9).await, names(&[failed, sent.key]));
+    assert_eq!(pages(fixture, &asked, 9).await, [failed, sent.key]);
     assert!(pages(fixture, &SendFilter { provider: Some("other".to_owned()), ..all() }, 9).await.is_empty());
 }
 
@@ -150,14 +148,15 @@ pub async fn the_sends_of_an_event_come_by_recipient(fixture: &Fixture) {
     // The second was not received yet.
     fixture.receive(&[claimed(three[0].key), claimed(three[2].key)]).await;
     let of_event = SendFilter { event_id: Some("a".to_owned()), ..all() };
-    assert_eq!(pages(fixture, &of_event, 1).await, names(&[three[0].key, three[2].key]));
+    assert_eq!(pages(fixture, &of_event, 1).await, [three[0].key, three[2].key]);
     let last = SendFilter {
         user_type: Some("CUSTOMER".to_owned()),
         user_id: Some("3".to_owned()),
         ..of_event.clone()
     };
     let page = fixture.store.list_sends(last).await.expect("the database is there");
-    assert_eq!((texts(&page.items, "user_id"), page.next), (vec!["3"], None));
+    assert_eq!(column(&page.items, |send| send.user_id.as_ref().map(UserId::as_str)), [Some("3")]);
+    assert_eq!(page.next, None);
     let due = SendFilter { status: Some(SendStatus::Due), ..of_event };
     assert!(pages(fixture, &due, 1).await.is_empty());
     let unknown = SendFilter { event_id: Some("nothing".to_owned()), ..all() };
@@ -175,7 +174,7 @@ pub async fn a_page_scans_a_bounded_number_of_sends(fixture: &Fixture) {
     let sent = of_status(SendStatus::Sent);
     let page = fixture.store.list_sends(sent.clone()).await.expect("the database is there");
     assert!(page.items.is_empty() && page.next.is_some());
-    assert_eq!(pages(fixture, &sent, 10).await, names(&[job.key]));
+    assert_eq!(pages(fixture, &sent, 10).await, [job.key]);
 }
 
 pub async fn what_is_resent_is_due_at_once_and_keeps_its_count(fixture: &Fixture) {
@@ -183,15 +182,12 @@ pub async fn what_is_resent_is_due_at_once_and_keeps_its_count(fixture: &Fixture
     assert_eq!(sends_in_doubt(fixture).await, 1);
     assert_eq!(resolve(fixture, job.key, Resolution::Resend, Some("asked them")).await, Resolved::Done);
     let send = fixture.send("a", job.key).await;
-    assert_eq!((text(&send, "status"), text(&send, "last_error")), ("DUE", "busy"));
+    assert_eq!(send.row.status, SendStatus::Due);
+    assert_eq!(send.row.last_error.as_deref(), Some("busy"));
     assert_eq!(sends_in_doubt(fixture).await, 0);
-    let attempts: Vec<(&Value, &Value)> = send["attempts"]
-        .as_array()
-        .expect("it has attempts")
-        .iter()
-        .map(|attempt| (&attempt["outcome"], &attempt["error"]))
-        .collect();
-    assert_eq!(attempts, [(&"UNKNOWN".into(), &"busy".into()), (&"RESENT".into(), &"asked them".into())]);
+    let attempts =
+        column(&send.attempts, |attempt| (attempt.row.outcome.as_str(), attempt.row.error.as_deref()));
+    assert_eq!(attempts, [("UNKNOWN", Some("busy")), ("RESENT", Some("asked them"))]);
     let again = fixture.claim_due(Sms, 10).await.pop().expect("it is due");
     assert_eq!((again.key, again.attempt), (job.key, 2));
     // The one before may still come back, and is too late.
@@ -205,9 +201,10 @@ pub async fn what_is_settled_as_sent_stays_so(fixture: &Fixture) {
     let job = in_doubt(fixture, "a", Sms).await;
     assert_eq!(resolve(fixture, job.key, Resolution::Sent, None).await, Resolved::Done);
     let send = fixture.send("a", job.key).await;
-    assert_eq!((text(&send, "status"), text(&send, "provider")), ("SENT", "provider"));
-    assert!(send["sent_at"].is_string() && send["last_error"].is_null(), "{send:?}");
-    assert_eq!(send["attempts"][1]["outcome"], "SETTLED_SENT");
+    assert_eq!(send.row.status, SendStatus::Sent);
+    assert_eq!(send.row.provider.as_deref(), Some("provider"));
+    assert!(send.row.sent_at.is_some() && send.row.last_error.is_none(), "{send:?}");
+    assert_eq!(send.attempts[1].row.outcome, "SETTLED_SENT");
     assert_eq!(sends_in_doubt(fixture).await, 0);
     assert!(fixture.claim_due(Sms, 10).await.is_empty());
     assert!(fixture.trace("a").await.dead_letters.is_empty());
@@ -217,15 +214,16 @@ pub async fn what_is_settled_as_failed_has_a_dead_letter_and_may_be_replayed(fix
     let job = in_doubt(fixture, "a", Sms).await;
     assert_eq!(resolve(fixture, job.key, Resolution::Failed, Some("no such phone")).await, Resolved::Done);
     let send = fixture.send("a", job.key).await;
-    assert_eq!((text(&send, "status"), text(&send, "last_error")), ("FAILED", "SETTLED: no such phone"));
-    assert!(send["sent_at"].is_null());
+    assert_eq!(send.row.status, SendStatus::Failed);
+    assert_eq!(send.row.last_error.as_deref(), Some("SETTLED: no such phone"));
+    assert!(send.row.sent_at.is_none());
     let dead_letter = fixture.trace("a").await.dead_letters.remove(0);
-    assert_eq!((text(&dead_letter, "stage"), text(&dead_letter, "reason")), ("send", "SETTLED"));
-    assert_eq!(
-        (text(&dead_letter, "provider"), text(&dead_letter, "error")),
-        ("provider", "SETTLED: no such phone")
-    );
-    assert_eq!((text(&dead_letter, "recipient_id"), text(&dead_letter, "channel")), ("42", "SMS"));
+    assert_eq!(dead_letter.stage, "send");
+    assert_eq!(dead_letter.reason, "SETTLED");
+    assert_eq!(dead_letter.provider.as_deref(), Some("provider"));
+    assert_eq!(dead_letter.error, "SETTLED: no such phone");
+    assert_eq!(dead_letter.recipient_id.as_ref().map(UserId::as_str), Some("42"));
+    assert_eq!(dead_letter.channel, Some(Shown::Typed(Sms)));
     let dead_letters = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
     assert_eq!(
         fixture
@@ -258,7 +256,7 @@ pub async fn only_what_is_in_doubt_is_resolved(fixture: &Fixture) {
             assert_eq!(resolve(fixture, key, resolution, None).await, expected);
         }
     }
-    assert_eq!(text(&fixture.send("a", failed).await, "last_error"), format!("{EXHAUSTED}: busy"));
+    assert_eq!(fixture.send("a", failed).await.row.last_error, Some(format!("{EXHAUSTED}: busy")));
 }
 
 pub async fn of_several_persons_at_once_one_decides(fixture: &Fixture) {
@@ -283,5 +281,5 @@ pub async fn of_several_persons_at_once_one_decides(fixture: &Fixture) {
     let became = Resolved::NotInDoubt(done[0].status());
     assert_eq!(decided.iter().filter(|(_, resolved)| *resolved == became).count(), 11, "{decided:?}");
     let send = fixture.send("a", key).await;
-    assert_eq!(send["attempts"].as_array().map(Vec::len), Some(2), "{send:?}");
+    assert_eq!(send.attempts.len(), 2, "{send:?}");
 }

@@ -14,14 +14,15 @@ use campanile_domain::id::{
 use campanile_domain::priority::Priority;
 use campanile_domain::queue::Queue;
 use campanile_domain::send::{EXHAUSTED, OutcomeKind, SendState};
+use campanile_domain::status::{EventStatus, OutboxStatus};
 use campanile_domain::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::Fixture;
 use crate::{
     Acceptance, Capture, Chunk, ChunkRow, Claim, ClaimedEvent, FailedMessage, FanOutClaim, FanOutCommit,
-    FanOutStep, Instance, InstanceId, JsonRow, NewChunk, Received, ReceivedKey, SendJob, Settlement, Table,
-    Trace, TraceFilter,
+    FanOutStep, Instance, InstanceId, NewChunk, OutboxView, Received, ReceivedKey, SendJob, Settlement,
+    Table, Trace, TraceFilter, TracedSend,
 };
 
 pub const LEASE: Duration = Duration::from_mins(1);
@@ -162,20 +163,9 @@ pub fn left_due(key: SendKey) -> ReceivedKey {
     ReceivedKey { key, claim: false, published: None }
 }
 
-pub fn object(value: Value) -> JsonRow {
-    match value {
-        Value::Object(object) => object,
-        other => panic!("{other} is no object"),
-    }
-}
-
-/// The text in a column.
-pub fn text<'a>(row: &'a JsonRow, column: &str) -> &'a str {
-    row.get(column).and_then(Value::as_str).unwrap_or_else(|| panic!("{column} of {row:?} has no text"))
-}
-
-pub fn texts<'a>(rows: &'a [JsonRow], column: &str) -> Vec<&'a str> {
-    rows.iter().map(|row| text(row, column)).collect()
+/// One column of several rows.
+pub fn column<'r, T, V>(rows: &'r [T], column: impl Fn(&'r T) -> V) -> Vec<V> {
+    rows.iter().map(column).collect()
 }
 
 pub fn ids(claim: &dyn FanOutClaim) -> Vec<String> {
@@ -203,7 +193,8 @@ impl Fixture {
 
     pub async fn put(&self, table: Table, rows: Vec<Value>) {
         let count = rows.len() as u64;
-        let rows = rows.into_iter().map(object).collect();
+        let rows =
+            rows.into_iter().map(|row| serde_json::from_value(row).expect("a row is an object")).collect();
         let written = self.store.put_rows(table, rows).await.expect("the rows are good");
         assert_eq!(written, count);
     }
@@ -336,27 +327,23 @@ impl Fixture {
         trace.unwrap_or_else(|| panic!("{id} is not there"))
     }
 
-    pub async fn event_status(&self, id: &str) -> String {
-        text(&self.trace(id).await.event, "status").to_owned()
+    pub async fn event_status(&self, id: &str) -> EventStatus {
+        *self.trace(id).await.event.row.status.typed().expect("statuses are known")
     }
 
     /// The outbox rows of an event, by recipient and channel.
-    pub async fn outbox_statuses(&self, id: &str) -> Vec<String> {
-        texts(&self.trace(id).await.outbox, "status").into_iter().map(str::to_owned).collect()
+    pub async fn outbox_statuses(&self, id: &str) -> Vec<OutboxStatus> {
+        let outbox = self.trace(id).await.outbox;
+        outbox.iter().map(|row| *row.status.typed().expect("statuses are known")).collect()
     }
 
-    pub async fn outbox_row(&self, id: &str, key: SendKey) -> JsonRow {
-        of_key(self.trace(id).await.outbox, key)
+    pub async fn outbox_row(&self, id: &str, key: SendKey) -> OutboxView {
+        let mut outbox = self.trace(id).await.outbox.into_iter();
+        outbox.find(|row| row.id == key).unwrap_or_else(|| panic!("no row has the key {key}"))
     }
 
-    pub async fn send(&self, id: &str, key: SendKey) -> JsonRow {
-        of_key(self.trace(id).await.sends, key)
+    pub async fn send(&self, id: &str, key: SendKey) -> TracedSend {
+        let mut sends = self.trace(id).await.sends.into_iter();
+        sends.find(|send| send.row.id == key).unwrap_or_else(|| panic!("no send has the key {key}"))
     }
-}
-
-fn of_key(rows: Vec<JsonRow>, key: SendKey) -> JsonRow {
-    let id = key.notification_id.to_string();
-    let this =
-        |row: &JsonRow| text(row, "notification_id") == id && text(row, "channel") == key.channel.as_str();
-    rows.into_iter().find(this).unwrap_or_else(|| panic!("no row has the key {key}"))
 }

@@ -2,17 +2,21 @@
 
 use std::time::Duration;
 
-use campanile_domain::channel::Channel::{Email, Websocket};
+use campanile_domain::channel::Channel::{self, Email, Websocket};
 use campanile_domain::event::Failure;
 use campanile_domain::event::transition::Step;
 use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::send::{OutcomeKind, SendState};
-use campanile_domain::time::{Timestamp, from_text, later, to_text};
-use serde_json::{Value, json};
+use campanile_domain::time::{Moment, Timestamp, from_text, later, to_text};
 
 use super::Fixture;
-use super::setup::{LEASE, claimed, commit_of, customer, event, left_due, outcome, rows, step_of, summary};
-use crate::{FanOutCommit, Instance, PublishStamp, ReceivedKey, Resolution, SendJob, Settlement};
+use super::setup::{
+    LEASE, claimed, column, commit_of, customer, event, left_due, outcome, rows, step_of, summary,
+};
+use crate::{
+    FanOutCommit, Instance, PublishStamp, ReceivedKey, Resolution, SendJob, SendStages, Settlement, Shown,
+    StageStamp, TracedSend,
+};
 
 const SENT: SendState = SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH };
 const SECOND: Duration = Duration::from_secs(1);
@@ -42,19 +46,23 @@ async fn settle(fixture: &Fixture, settlement: Settlement, by: &Instance) {
 }
 
 /// The stages of a send of event `a`.
-async fn stages(fixture: &Fixture, channel: &str) -> Value {
-    let trace = fixture.trace("a").await;
-    let send = trace.sends.iter().find(|send| send["channel"] == channel).expect("it was received");
-    for column in
-        ["published_at", "published_by", "received_by", "attempted_at", "attempted_by", "settled_by"]
-    {
-        assert!(!send.contains_key(column), "{column} is in stages");
-    }
-    send["stages"].clone()
+async fn stages(fixture: &Fixture, channel: Channel) -> SendStages {
+    let mut sends = fixture.trace("a").await.sends.into_iter();
+    sends.find(|send| send.row.channel == channel).expect("it was received").stages
 }
 
-fn at(stage: &Value) -> Timestamp {
-    stage["at"].as_str().and_then(from_text).unwrap_or_else(|| panic!("{stage} has no time"))
+fn stamp(at: Option<Timestamp>, instance: &str) -> StageStamp {
+    let at = at.map(|at| Shown::Typed(Moment(from_text(&to_text(at)).expect("a time"))));
+    StageStamp { at, instance: Some(instance.to_owned()) }
+}
+
+fn at(stage: Option<&StageStamp>) -> Timestamp {
+    let at = stage.and_then(|stage| stage.at.as_ref()?.at());
+    at.unwrap_or_else(|| panic!("{stage:?} has no time"))
+}
+
+fn by(stage: Option<&StageStamp>) -> Option<&str> {
+    stage?.instance.as_deref()
 }
 
 pub async fn an_instance_tries_to_write_in_its_own_row(fixture: &Fixture) {
@@ -87,43 +95,44 @@ pub async fn a_name_keeps_its_number(fixture: &Fixture) {
 pub async fn a_trace_has_instance_and_time_of_every_stage(fixture: &Fixture) {
     let before = now(fixture).await;
     let rows = notified(fixture).await;
-    let by = ["publisher", "receiver", "settler"];
-    let [sender, receiver, settler] =
-        [instance(fixture, by[0]).await, instance(fixture, by[1]).await, instance(fixture, by[2]).await];
+    let names = ["publisher", "receiver", "settler"];
+    let [sender, receiver, settler] = [
+        instance(fixture, names[0]).await,
+        instance(fixture, names[1]).await,
+        instance(fixture, names[2]).await,
+    ];
     let published_at = now(fixture).await;
     let published = Some(PublishStamp { at: published_at, by: sender.id });
     let keys = rows.iter().map(|row| ReceivedKey { key: row.key, claim: true, published }).collect();
     fixture.test_database.advance(SECOND).await;
     let job = receive(fixture, keys, &receiver).await.pop().expect("the e-mail was claimed");
-    let sending = stages(fixture, "EMAIL").await;
-    assert_eq!(
-        (&sending["send"], &sending["settle"]),
-        (&json!({"at": null, "instance": "receiver"}), &Value::Null)
-    );
+    let sending = stages(fixture, Email).await;
+    assert_eq!((sending.send, sending.settle), (Some(stamp(None, "receiver")), None));
     let attempted_at = now(fixture).await;
     fixture.test_database.advance(SECOND).await;
     let sent = Settlement { attempted_at: Some(attempted_at), ..outcome(&job, SENT) };
     settle(fixture, sent, &settler).await;
 
     let trace = fixture.trace("a").await;
-    let fan_out = &trace.event["stages"]["fan_out"];
-    assert_eq!((&fan_out["instance"], &fan_out["at"]), (&json!("test"), &trace.event["published_at"]));
-    assert!(to_text(at(fan_out)) >= to_text(before));
-    let email = stages(fixture, "EMAIL").await;
-    assert_eq!(email["publish"], json!({"at": to_text(published_at), "instance": "publisher"}));
-    assert_eq!(email["receive"], json!({"at": trace.sends[0]["created_at"], "instance": "receiver"}));
-    assert_eq!(email["send"], json!({"at": to_text(attempted_at), "instance": "receiver"}));
-    assert_eq!(email["settle"], json!({"at": trace.sends[0]["sent_at"], "instance": "settler"}));
-    let times = ["publish", "receive", "send", "settle"].map(|stage| at(&email[stage]));
-    assert!(at(fan_out) <= times[0] && times.is_sorted(), "{email}");
-    assert!(times[0] < times[1] && times[2] < times[3], "{email}");
+    let fan_out = &trace.event.stages.fan_out;
+    assert_eq!(by(fan_out.as_ref()), Some("test"));
+    assert_eq!(fan_out.as_ref().and_then(|stage| stage.at.clone()), trace.event.row.published_at);
+    assert!(to_text(at(fan_out.as_ref())) >= to_text(before));
+    let email = stages(fixture, Email).await;
+    let row = &trace.sends[0].row;
+    assert_eq!(email.publish, Some(stamp(Some(published_at), "publisher")));
+    assert_eq!(email.receive, Some(stamp(row.created_at.at(), "receiver")));
+    assert_eq!(email.send, Some(stamp(Some(attempted_at), "receiver")));
+    assert_eq!(email.settle, Some(stamp(row.sent_at.as_ref().and_then(Shown::at), "settler")));
+    let times = [&email.publish, &email.receive, &email.send, &email.settle].map(|stage| at(stage.as_ref()));
+    assert!(at(fan_out.as_ref()) <= times[0] && times.is_sorted(), "{email:?}");
+    assert!(times[0] < times[1] && times[2] < times[3], "{email:?}");
 
     // What is received for a web socket is sent by that.
-    let socket = stages(fixture, "WEBSOCKET").await;
-    assert_eq!(socket["publish"], email["publish"]);
-    for stage in ["send", "settle"] {
-        assert_eq!(socket[stage], socket["receive"], "{stage}");
-    }
+    let socket = stages(fixture, Websocket).await;
+    assert_eq!(socket.publish, email.publish);
+    assert_eq!(socket.send, socket.receive);
+    assert_eq!(socket.settle, socket.receive);
 }
 
 pub async fn a_retry_has_instance_and_time_of_each_attempt(fixture: &Fixture) {
@@ -133,27 +142,24 @@ pub async fn a_retry_has_instance_and_time_of_each_attempt(fixture: &Fixture) {
     let attempted_at = now(fixture).await;
     let due = SendState::Due { at: Timestamp::UNIX_EPOCH };
     settle(fixture, Settlement { attempted_at: Some(attempted_at), ..outcome(&job, due) }, &first).await;
-    let email = stages(fixture, "EMAIL").await;
-    assert_eq!(
-        (&email["send"]["instance"], &email["settle"]["instance"]),
-        (&json!("first"), &json!("first"))
-    );
+    let email = stages(fixture, Email).await;
+    assert_eq!((by(email.send.as_ref()), by(email.settle.as_ref())), (Some("first"), Some("first")));
 
     fixture.test_database.advance(SECOND).await;
     let mut jobs = fixture.store.claim_due(Email, 1, &second, LEASE).await.expect("the database is there");
-    let between = stages(fixture, "EMAIL").await;
-    assert_eq!((&between["send"]["instance"], &between["settle"]), (&json!("second"), &email["settle"]));
+    let between = stages(fixture, Email).await;
+    assert_eq!((by(between.send.as_ref()), &between.settle), (Some("second"), &email.settle));
     let attempted_at = now(fixture).await;
     let sent = Settlement { attempted_at: Some(attempted_at), ..outcome(&jobs.remove(0), SENT) };
     settle(fixture, sent, &second).await;
     let trace = fixture.trace("a").await;
-    let attempts = trace.sends[0]["attempts"].as_array().expect("they are kept");
-    assert_eq!((&attempts[0]["instance"], &attempts[1]["instance"]), (&json!("first"), &json!("second")));
-    assert_eq!(attempts[0]["at"], email["settle"]["at"]);
-    let email = stages(fixture, "EMAIL").await;
-    assert_eq!(email["receive"]["instance"], "first");
-    assert_eq!(email["send"], json!({"at": to_text(attempted_at), "instance": "second"}));
-    assert_eq!(email["settle"], json!({"at": trace.sends[0]["sent_at"], "instance": "second"}));
+    let TracedSend { row, attempts, .. } = &trace.sends[0];
+    assert_eq!(column(attempts, |attempt| attempt.instance.as_deref()), [Some("first"), Some("second")]);
+    assert_eq!(attempts[0].row.at.at(), Some(at(email.settle.as_ref())));
+    let email = stages(fixture, Email).await;
+    assert_eq!(by(email.receive.as_ref()), Some("first"));
+    assert_eq!(email.send, Some(stamp(Some(attempted_at), "second")));
+    assert_eq!(email.settle, Some(stamp(row.sent_at.as_ref().and_then(Shown::at), "second")));
 }
 
 pub async fn what_a_dead_instance_left_is_traced_to_it(fixture: &Fixture) {
@@ -162,29 +168,28 @@ pub async fn what_a_dead_instance_left_is_traced_to_it(fixture: &Fixture) {
         [instance(fixture, "dead").await, instance(fixture, "alive").await, instance(fixture, "api").await];
     let job = receive(fixture, vec![claimed(rows[0].key)], &dead).await.remove(0);
     settle(fixture, outcome(&job, SendState::InDoubt { since: Timestamp::UNIX_EPOCH }), &alive).await;
-    let email = stages(fixture, "EMAIL").await;
-    assert_eq!(email["send"], json!({"at": null, "instance": "dead"}), "nobody knows when");
-    assert_eq!(email["settle"]["instance"], "alive");
+    let email = stages(fixture, Email).await;
+    assert_eq!(email.send, Some(stamp(None, "dead")), "nobody knows when");
+    assert_eq!(by(email.settle.as_ref()), Some("alive"));
     fixture.store.resolve(job.key, Resolution::Sent, None, api.id).await.expect("the database is there");
     let trace = fixture.trace("a").await;
-    let by: Vec<&Value> =
-        trace.sends[0]["attempts"].as_array().into_iter().flatten().map(|a| &a["instance"]).collect();
-    assert_eq!(by, ["dead", "api"]);
-    let email = stages(fixture, "EMAIL").await;
-    assert_eq!(email["settle"], json!({"at": trace.sends[0]["sent_at"], "instance": "api"}));
+    let TracedSend { row, attempts, .. } = &trace.sends[0];
+    assert_eq!(column(attempts, |attempt| attempt.instance.as_deref()), [Some("dead"), Some("api")]);
+    let email = stages(fixture, Email).await;
+    assert_eq!(email.settle, Some(stamp(row.sent_at.as_ref().and_then(Shown::at), "api")));
 }
 
 pub async fn what_was_released_has_no_attempt_and_no_outcome(fixture: &Fixture) {
     let rows = notified(fixture).await;
     let [first, second] = [instance(fixture, "first").await, instance(fixture, "second").await];
     assert!(receive(fixture, vec![left_due(rows[0].key)], &first).await.is_empty());
-    assert_eq!(stages(fixture, "EMAIL").await["send"], Value::Null);
+    assert_eq!(stages(fixture, Email).await.send, None);
     let mut jobs = fixture.store.claim_due(Email, 1, &second, LEASE).await.expect("the database is there");
     let due = outcome(&jobs.remove(0), SendState::Due { at: Timestamp::UNIX_EPOCH });
     settle(fixture, Settlement { outcome: OutcomeKind::NotAttempted, error: None, ..due }, &second).await;
-    let email = stages(fixture, "EMAIL").await;
-    assert_eq!((&email["publish"], &email["settle"]), (&Value::Null, &Value::Null));
-    assert_eq!(email["send"], json!({"at": null, "instance": "second"}));
+    let email = stages(fixture, Email).await;
+    assert_eq!((email.publish, email.settle), (None, None));
+    assert_eq!(email.send, Some(stamp(None, "second")));
 }
 
 pub async fn a_stamp_of_the_future_is_cut_to_the_receipt(fixture: &Fixture) {
@@ -193,8 +198,8 @@ pub async fn a_stamp_of_the_future_is_cut_to_the_receipt(fixture: &Fixture) {
     let at = later(now(fixture).await, Duration::from_hours(1));
     let published = Some(PublishStamp { at, by: by.id });
     receive(fixture, vec![ReceivedKey { key: rows[0].key, claim: true, published }], &by).await;
-    let email = stages(fixture, "EMAIL").await;
-    assert_eq!(email["publish"], email["receive"]);
+    let email = stages(fixture, Email).await;
+    assert_eq!(email.publish, email.receive);
 }
 
 pub async fn messages_without_a_stamp_are_received_all_the_same(fixture: &Fixture) {
@@ -203,18 +208,19 @@ pub async fn messages_without_a_stamp_are_received_all_the_same(fixture: &Fixtur
     let forged = Some(PublishStamp { at: Timestamp::UNIX_EPOCH, by: crate::InstanceId(i32::MAX) });
     let keys = vec![claimed(rows[0].key), ReceivedKey { published: forged, ..claimed(rows[1].key) }];
     assert_eq!(receive(fixture, keys, &by).await.len(), 1);
-    assert_eq!(stages(fixture, "EMAIL").await["publish"], Value::Null);
-    let socket = stages(fixture, "WEBSOCKET").await;
-    assert_eq!(socket["publish"], json!({"at": "1970-01-01T00:00:00.000Z", "instance": null}));
+    assert_eq!(stages(fixture, Email).await.publish, None);
+    let socket = stages(fixture, Websocket).await;
+    let at = Some(Shown::Typed(Moment(Timestamp::UNIX_EPOCH)));
+    assert_eq!(socket.publish, Some(StageStamp { at, instance: None }));
 }
 
 pub async fn a_fan_out_is_traced_to_this_event_and_not_to_its_namesake(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
-    assert_eq!(fixture.trace("a").await.event["stages"]["fan_out"], Value::Null);
+    assert_eq!(fixture.trace("a").await.event.stages.fan_out, None);
     let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Finished(summary(0)));
     fixture.commit(claim, vec![step], vec![]).await;
-    assert_eq!(fixture.trace("a").await.event["stages"]["fan_out"]["instance"], "test");
+    assert_eq!(by(fixture.trace("a").await.event.stages.fan_out.as_ref()), Some("test"));
 
     // The same id years later, by SQL.
     fixture.test_database.execute("DELETE FROM event_outbox").await;
@@ -225,9 +231,10 @@ pub async fn a_fan_out_is_traced_to_this_event_and_not_to_its_namesake(fixture: 
     let claim = fixture.claim_new().await;
     let step = step_of(&claim.events()[0], Step::Known);
     fixture.commit(claim, vec![step], vec![]).await;
-    let trace = fixture.trace("a").await;
-    let expected = json!({"at": trace.event["published_at"], "instance": null});
-    assert_eq!(trace.event["stages"]["fan_out"], expected);
+    let event = fixture.trace("a").await.event;
+    assert!(event.row.published_at.is_some());
+    let expected = StageStamp { at: event.row.published_at, instance: None };
+    assert_eq!(event.stages.fan_out, Some(expected));
 }
 
 pub async fn an_event_that_fails_again_is_traced_to_the_last_time(fixture: &Fixture) {
@@ -238,9 +245,9 @@ pub async fn an_event_that_fails_again_is_traced_to_the_last_time(fixture: &Fixt
         let step = step_of(&claim.events()[0], Step::Failed(Failure::new("NO_AUDIENCE", "nobody")));
         let commit = FanOutCommit { instance: name.to_owned(), ..commit_of(vec![step], vec![]) };
         claim.commit(commit).await.expect("the database is there");
-        let fan_out = fixture.trace("a").await.event["stages"]["fan_out"].clone();
-        assert_eq!(fan_out["instance"], name);
-        times.push(at(&fan_out));
+        let fan_out = fixture.trace("a").await.event.stages.fan_out;
+        assert_eq!(by(fan_out.as_ref()), Some(name));
+        times.push(at(fan_out.as_ref()));
         fixture.test_database.execute("UPDATE event_outbox SET status = 'PENDING'").await;
         fixture.test_database.advance(SECOND).await;
     }

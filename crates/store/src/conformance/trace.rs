@@ -6,26 +6,34 @@ use campanile_domain::channel::Channel::{Email, Sms, Websocket};
 use campanile_domain::event::transition::Step;
 use campanile_domain::id::UserRef;
 use campanile_domain::send::SendState;
-use campanile_domain::status::EventStatus;
+use campanile_domain::status::{EventStatus, ProcessedStatus, SendStatus};
 use campanile_domain::time::{Timestamp, between};
 use serde_json::json;
 
 use super::Fixture;
 use super::setup::{
-    claimed, customer, event, event_id, found, of_type, outcome, row, rows, step_of, summary, text, texts,
-    user,
+    claimed, column, customer, event, event_id, found, of_type, outcome, row, rows, step_of, summary, user,
 };
-use crate::{Capture, EventFilter, FanOutStep, JsonRow, SendJob, Settlement, Table, Trace, TraceFilter};
+use crate::{
+    Capture, EventFilter, FanOutStep, ListedEvent, OutboxView, SendJob, Settlement, Table, Trace, TraceFilter,
+};
 
 async fn trace(fixture: &Fixture, filter: TraceFilter) -> Trace {
     fixture.store.trace(&event_id("a"), filter).await.expect("it is there").expect("the event is there")
 }
 
-/// Who is in a part of the trace, each once.
-fn recipients(rows: &[JsonRow], prefix: &str) -> Vec<UserRef> {
-    let of = |row: &JsonRow| user(text(row, &format!("{prefix}_type")), text(row, &format!("{prefix}_id")));
-    let mut recipients: Vec<UserRef> = rows.iter().map(of).collect();
-    recipients.dedup();
+/// Who is in each part of the trace, each once: outbox, notifications and sends.
+fn recipients(trace: &Trace) -> [Vec<UserRef>; 3] {
+    let of_outbox = |row: &OutboxView| UserRef {
+        user_type: row.recipient_type.clone(),
+        user_id: row.recipient_id.clone(),
+    };
+    let mut recipients = [
+        column(&trace.outbox, of_outbox),
+        column(&trace.notifications, |row| row.user.clone()),
+        column(&trace.sends, |send| send.user.clone()),
+    ];
+    recipients.iter_mut().for_each(Vec::dedup);
     recipients
 }
 
@@ -56,27 +64,25 @@ pub async fn a_trace_tells_what_happened(fixture: &Fixture) {
     let at = fixture.store.now().await.expect("the database is there");
     fixture.settle(vec![outcome(&jobs[0], SendState::Due { at })]).await;
     let trace = fixture.trace("a").await;
-    assert_eq!((text(&trace.event, "event_id"), text(&trace.event, "event_type")), ("a", "ORDER_CREATED"));
-    assert_eq!((text(&trace.event, "aggregate_type"), text(&trace.event, "aggregate_id")), ("ORDER", "7"));
-    assert_eq!(trace.event["payload"], json!({ "total": 12 }));
-    assert_eq!(text(&trace.processed.expect("the event was decided"), "status"), "SUCCESS");
-    assert_eq!(texts(&trace.outbox, "channel"), ["EMAIL", "WEBSOCKET"]);
-    assert_eq!(
-        (text(&trace.outbox[0], "title"), text(&trace.outbox[0], "body")),
-        ("EMAIL title", "EMAIL body")
-    );
-    assert_eq!(text(&trace.outbox[0], "audience"), "customer");
+    assert_eq!(trace.event.row.event_id.as_str(), "a");
+    assert_eq!(trace.event.row.event_type.as_str(), "ORDER_CREATED");
+    assert_eq!(trace.event.row.aggregate_type, "ORDER");
+    assert_eq!(trace.event.row.aggregate_id, "7");
+    assert_eq!(trace.event.payload, json!({ "total": 12 }));
+    assert_eq!(trace.processed.expect("the event was decided").status, ProcessedStatus::Success);
+    assert_eq!(column(&trace.outbox, |row| row.channel.clone()), [Email, Websocket]);
+    assert_eq!(trace.outbox[0].title, "EMAIL title");
+    assert_eq!(trace.outbox[0].body, "EMAIL body");
+    assert_eq!(trace.outbox[0].audience, "customer");
     let sends = &trace.sends;
-    assert_eq!(
-        (texts(sends, "channel"), texts(sends, "status")),
-        (vec!["EMAIL", "WEBSOCKET"], vec!["DUE", "SENT"])
-    );
-    let attempts: Vec<_> = sends.iter().map(|send| send["attempts"].as_array().map(Vec::len)).collect();
-    assert_eq!(attempts, [Some(1), Some(0)]);
-    let id = text(&sends[0], "notification_id");
-    assert_eq!(text(&trace.notifications[0], "id"), id);
-    assert_eq!(text(&sends[0], "id"), format!("{id}:EMAIL"));
-    assert_eq!(text(&trace.outbox[0], "id"), format!("{id}:EMAIL"));
+    assert_eq!(column(sends, |send| send.row.channel.clone()), [Email, Websocket]);
+    assert_eq!(column(sends, |send| send.row.status.clone()), [SendStatus::Due, SendStatus::Sent]);
+    assert_eq!(column(sends, |send| send.attempts.len()), [1, 0]);
+    let key = jobs[0].key;
+    assert_eq!(trace.notifications[0].id, key.notification_id);
+    assert_eq!(sends[0].row.notification_id, key.notification_id);
+    assert_eq!(sends[0].row.id, key);
+    assert_eq!(trace.outbox[0].id, key);
 }
 
 pub async fn a_trace_names_who_was_considered(fixture: &Fixture) {
@@ -95,11 +101,9 @@ pub async fn a_trace_names_who_was_considered(fixture: &Fixture) {
     let step = FanOutStep { decisions, ..step_of(&claim.events()[0], Step::Finished(summary(0))) };
     fixture.commit(claim, vec![step], vec![]).await;
     let mut recipients = fixture.trace("a").await.recipients;
-    recipients.sort_by_key(|person| text(person, "user_id").to_owned());
-    assert_eq!(
-        (texts(&recipients, "name"), texts(&recipients, "role")),
-        (vec!["Ada", "Eve"], vec!["CHEF", "CHEF"])
-    );
+    recipients.sort_by(|a, b| a.user.cmp(&b.user));
+    let named = column(&recipients, |person| (person.name.as_deref(), person.role.as_deref()));
+    assert_eq!(named, [(Some("Ada"), Some("CHEF")), (Some("Eve"), Some("CHEF"))]);
 }
 
 pub async fn a_trace_comes_in_pages_of_users(fixture: &Fixture) {
@@ -113,10 +117,10 @@ pub async fn a_trace_comes_in_pages_of_users(fixture: &Fixture) {
         let mut after = None;
         loop {
             let page = trace(fixture, TraceFilter { after, limit, ..TraceFilter::default() }).await;
-            let notified = recipients(&page.outbox, "recipient");
+            let [notified, of_notifications, of_sends] = recipients(&page);
             assert!(notified.len() <= limit);
-            assert_eq!(recipients(&page.notifications, "user"), notified);
-            assert_eq!(recipients(&page.sends, "user"), notified);
+            assert_eq!(of_notifications, notified);
+            assert_eq!(of_sends, notified);
             assert_eq!((page.outbox.len(), page.sends.len()), (2 * notified.len(), 2 * notified.len()));
             pages.extend(notified);
             assert!(pages.len() <= users.len(), "{pages:?}");
@@ -134,9 +138,7 @@ pub async fn a_trace_of_one_user_tells_of_nobody_else(fixture: &Fixture) {
     notified(fixture, &users).await;
     let filter = |user: UserRef| TraceFilter { user: Some(user), after: None, limit: 10 };
     let one = trace(fixture, filter(customer("50"))).await;
-    assert_eq!(recipients(&one.outbox, "recipient"), [customer("50")]);
-    assert_eq!(recipients(&one.notifications, "user"), [customer("50")]);
-    assert_eq!(recipients(&one.sends, "user"), [customer("50")]);
+    assert_eq!(recipients(&one), [(); 3].map(|()| vec![customer("50")]));
     assert_eq!((one.outbox.len(), one.sends.len(), one.next), (2, 2, None));
     let nobody = trace(fixture, filter(customer("51"))).await;
     assert!(nobody.outbox.is_empty() && nobody.sends.is_empty());
@@ -160,11 +162,11 @@ pub async fn a_trace_of_one_user_has_the_dead_letters_of_that_user_and_of_the_ev
     }
     let one =
         trace(fixture, TraceFilter { user: Some(customer("50")), limit: 10, ..TraceFilter::default() }).await;
-    assert_eq!(texts(&one.dead_letters, "reason"), ["MINE", "OF_THE_EVENT"]);
+    assert_eq!(column(&one.dead_letters, |row| row.reason.as_str()), ["MINE", "OF_THE_EVENT"]);
     assert_eq!(fixture.trace("a").await.dead_letters.len(), 4);
 }
 
-async fn list(fixture: &Fixture, filter: EventFilter) -> Vec<JsonRow> {
+async fn list(fixture: &Fixture, filter: EventFilter) -> Vec<ListedEvent> {
     fixture.store.list_events(filter).await.expect("the database is there")
 }
 
@@ -177,8 +179,8 @@ pub async fn events_are_listed_from_both_ends(fixture: &Fixture) {
             let page =
                 list(fixture, EventFilter { after, newest_first, limit: 2, ..EventFilter::default() }).await;
             let Some(last) = page.last() else { break };
-            after = last["id"].as_i64();
-            listed.extend(texts(&page, "event_id").into_iter().map(str::to_owned));
+            after = Some(last.id.0);
+            listed.extend(page.into_iter().map(|event| event.row.event_id.to_string()));
             assert!(listed.len() <= expected.len(), "{listed:?}");
         }
         assert_eq!(listed, expected);
@@ -195,7 +197,7 @@ pub async fn events_are_filtered(fixture: &Fixture) {
         let event_type = event_type.map(str::to_owned);
         let rows =
             list(fixture, EventFilter { status, event_type, limit: 10, ..EventFilter::default() }).await;
-        texts(&rows, "event_id").into_iter().map(str::to_owned).collect::<Vec<_>>()
+        column(&rows, |event| event.row.event_id.to_string())
     };
     assert_eq!(ids(None, None).await, ["published", "pending", "news", "processed"]);
     assert_eq!(ids(Some(EventStatus::Pending), None).await, ["pending", "news"]);
@@ -229,10 +231,10 @@ pub async fn captured_messages_are_listed_in_pages(fixture: &Fixture) {
         fixture.store.list_captured(event_id, after, 3).await.expect("the database is there")
     };
     let first = captured(None, 0).await;
-    assert_eq!(texts(&first, "event_id"), ["a", "b", "c"]);
-    let last = first[2]["id"].as_i64().expect("an id is a number");
-    assert_eq!(texts(&captured(None, last).await, "event_id"), ["d"]);
-    assert_eq!(texts(&captured(Some("c"), 0).await, "channel"), ["EMAIL"]);
+    assert_eq!(column(&first, |row| row.event_id.as_str()), ["a", "b", "c"]);
+    let last = first[2].id;
+    assert_eq!(column(&captured(None, last).await, |row| row.event_id.as_str()), ["d"]);
+    assert_eq!(column(&captured(Some("c"), 0).await, |row| row.channel.clone()), [Email]);
     assert!(captured(Some("c"), last).await.is_empty());
     assert!(captured(Some("e"), 0).await.is_empty());
 }

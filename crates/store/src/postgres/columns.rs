@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::error::Error;
 
-use campanile_domain::time::Timestamp;
+use campanile_domain::time::{self, Timestamp};
+use serde_json::Value;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 use uuid::Uuid;
@@ -44,6 +45,29 @@ impl Columns for Row {
     fn maybe_json_text(&self, column: &str) -> Result<Option<Cow<'_, str>>, StoreError> {
         Ok(get::<JsonText>(self, column)?.map(|JsonText(text)| Cow::Borrowed(text)))
     }
+
+    fn maybe_value(&self, column: &str) -> Result<Option<Value>, StoreError> {
+        let index = self.columns().iter().position(|found| found.name() == column);
+        value(self, index.ok_or_else(|| bad(column, "the statement does not answer it"))?)
+    }
+}
+
+/// The value as JSON, after the type of its column.
+pub fn value(row: &Row, index: usize) -> Result<Option<Value>, StoreError> {
+    fn read<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<Option<T>, StoreError> {
+        row.try_get(index).map_err(|e| bad(row.columns()[index].name(), e))
+    }
+    Ok(match *row.columns()[index].type_() {
+        Type::BOOL => read::<bool>(row, index)?.map(Value::from),
+        Type::INT2 => read::<i16>(row, index)?.map(Value::from),
+        Type::INT4 => read::<i32>(row, index)?.map(Value::from),
+        Type::INT8 => read::<i64>(row, index)?.map(Value::from),
+        Type::JSON | Type::JSONB => read::<JsonText>(row, index)?
+            .map(|JsonText(text)| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))),
+        Type::UUID => read::<Uuid>(row, index)?.map(|id| Value::from(id.to_string())),
+        Type::TIMESTAMPTZ => read::<Timestamp>(row, index)?.map(|at| Value::from(time::to_text(at))),
+        _ => read::<String>(row, index)?.map(Value::from),
+    })
 }
 
 /// An integer of any width.

@@ -13,17 +13,19 @@ use super::transaction::Transaction;
 use super::{Params, Postgres, outbox, read, statement};
 use crate::columns::Columns;
 use crate::dead_letter::{
-    NO_LONGER_STORED, ReplayTarget, RowKey, Skipped, StoredDeadLetter, event_skipped, rerendered_text,
-    row_skipped, send_skipped,
+    NO_LONGER_STORED, ReplayTarget, RowKey, Skipped, StoredDeadLetter, event_skipped, listed_dead_letter,
+    rerendered_text, row_skipped, send_skipped,
 };
 use crate::stored;
-use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, RerenderedTexts, RowText, StoreError};
+use crate::{
+    DeadLetterFilter, DeadLetterStore, ListedDeadLetter, Replayed, RerenderedTexts, RowText, StoreError,
+};
 
 #[async_trait]
 impl DeadLetterStore for Postgres {
-    async fn list_dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<JsonRow>, StoreError> {
+    async fn list_dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<ListedDeadLetter>, StoreError> {
         let snapshot = self.snapshot().await?;
-        read::json_rows(&matching(&snapshot, &filter).await?)
+        matching(&snapshot, &filter).await?.iter().map(listed_dead_letter).collect()
     }
 
     async fn replay(

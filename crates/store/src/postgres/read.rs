@@ -1,16 +1,13 @@
 //! Rows of any table as JSON objects, and as the types that such objects spell.
 
-use campanile_domain::event::payload;
-use campanile_domain::time::{self, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use tokio_postgres::Row;
-use tokio_postgres::types::{FromSql, Type};
-use uuid::Uuid;
+use tokio_postgres::types::FromSql;
+use tokio_postgres::{Column, Row};
 
-use super::columns::JsonText;
+use super::columns;
+use crate::StoreError;
 use crate::columns::bad;
-use crate::{JsonRow, StoreError};
 
 pub fn get<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<T, StoreError> {
     row.try_get(column).map_err(|e| bad(column, e))
@@ -23,39 +20,12 @@ pub fn only_row(rows: &[Row]) -> Result<&Row, StoreError> {
     })
 }
 
-/// Rows as objects with their column names.
-pub fn json_rows(rows: &[Row]) -> Result<Vec<JsonRow>, StoreError> {
-    rows.iter().map(json_row).collect()
-}
-
-pub fn json_row(row: &Row) -> Result<JsonRow, StoreError> {
-    let mut object = Map::new();
-    for (index, column) in row.columns().iter().enumerate() {
-        object.insert(column.name().to_owned(), json_value(row, index)?);
-    }
-    Ok(object)
-}
-
-fn json_value(row: &Row, index: usize) -> Result<Value, StoreError> {
-    fn read<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<Option<T>, StoreError> {
-        row.try_get(index).map_err(|e| bad(row.columns()[index].name(), e))
-    }
-    let value = match *row.columns()[index].type_() {
-        Type::BOOL => read::<bool>(row, index)?.map(Value::from),
-        Type::INT2 => read::<i16>(row, index)?.map(Value::from),
-        Type::INT4 => read::<i32>(row, index)?.map(Value::from),
-        Type::INT8 => read::<i64>(row, index)?.map(Value::from),
-        Type::JSON | Type::JSONB => {
-            read::<JsonText>(row, index)?.map(|JsonText(text)| match row.columns()[index].name() {
-                "payload" => payload::shown(text),
-                _ => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
-            })
-        }
-        Type::UUID => read::<Uuid>(row, index)?.map(|id| Value::from(id.to_string())),
-        Type::TIMESTAMPTZ => read::<Timestamp>(row, index)?.map(|at| Value::from(time::to_text(at))),
-        _ => read::<String>(row, index)?.map(Value::from),
+/// A row as an object with its column names.
+pub fn object(row: &Row) -> Result<Map<String, Value>, StoreError> {
+    let value = |(index, column): (usize, &Column)| {
+        Ok((column.name().to_owned(), columns::value(row, index)?.unwrap_or_default()))
     };
-    Ok(value.unwrap_or_default())
+    row.columns().iter().enumerate().map(value).collect()
 }
 
 /// The rows of a table as the type that their column names spell. One that somebody wrote by hand and that can't be
@@ -67,7 +37,7 @@ pub fn valid_rows<T: DeserializeOwned>(
 ) -> Result<Vec<T>, StoreError> {
     let mut found = Vec::with_capacity(rows.len());
     for row in rows {
-        match serde_json::from_value(Value::Object(json_row(row)?)) {
+        match serde_json::from_value(Value::Object(object(row)?)) {
             Ok(row) => found.push(row),
             Err(error) => {
                 let key: Vec<String> = key.iter().filter_map(|column| row.try_get(column).ok()).collect();

@@ -33,7 +33,7 @@ impl RowStore for Postgres {
     async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<Vec<JsonRow>, StoreError> {
         let (sql, params) = listing(table.description(), &filter);
         let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|param| param.as_ref() as _).collect();
-        read::json_rows(&self.query(&sql, &params).await?)
+        self.query(&sql, &params).await?.iter().map(read::object).collect()
     }
 
     async fn delete_row(&self, table: Table, key: Vec<String>) -> Result<bool, StoreError> {

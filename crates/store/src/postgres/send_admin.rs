@@ -9,7 +9,7 @@ use campanile_domain::time::Timestamp;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, settle, statement};
 use crate::columns::Columns;
-use crate::send_admin::{SendOrder, SendToResolve};
+use crate::send_admin::{SendOrder, SendToResolve, scanned_send};
 use crate::stored;
 use crate::{InstanceId, Resolution, Resolved, SendAdminStore, SendFilter, SendPage, StoreError};
 
@@ -36,7 +36,7 @@ impl SendAdminStore for Postgres {
             }
             SendOrder::Newest => self.query(statement::LIST_SENDS, &[&from(&[LAST_ID, "~"]), &limit]).await?,
         };
-        Ok(filter.page(read::json_rows(&rows)?))
+        Ok(filter.page(rows.iter().map(scanned_send).collect::<Result<_, _>>()?))
     }
 
     async fn resolve(

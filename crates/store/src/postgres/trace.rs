@@ -6,18 +6,21 @@ use campanile_domain::status::EventStatus;
 use tokio_postgres::types::ToSql;
 
 use super::transaction::Transaction;
-use super::{Params, Postgres, read, statement};
-use crate::stored;
-use crate::{EventFilter, JsonRow, StoreError, Trace, TraceFilter, TraceStore};
+use super::{Params, Postgres, statement};
+use crate::{
+    CapturedRow, DeadLetterRow, EventFilter, ListedEvent, StoreError, Trace, TraceFilter,
+    TraceStore,
+};
+use crate::{dead_letter, send_row, stored, trace};
 
 #[async_trait]
 impl TraceStore for Postgres {
     async fn trace(&self, event_id: &EventId, filter: TraceFilter) -> Result<Option<Trace>, StoreError> {
         let snapshot = self.snapshot().await?;
-        trace(&snapshot, event_id.as_str(), &filter).await
+        trace_of(&snapshot, event_id.as_str(), &filter).await
     }
 
-    async fn list_events(&self, filter: EventFilter) -> Result<Vec<JsonRow>, StoreError> {
+    async fn list_events(&self, filter: EventFilter) -> Result<Vec<ListedEvent>, StoreError> {
         let after = filter.after.unwrap_or(if filter.newest_first { i64::MAX } else { 0 });
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![&after, &limit];
@@ -25,7 +28,7 @@ impl TraceStore for Postgres {
             params.push(event_type);
         }
         let sql = listing(filter.status, filter.event_type.is_some(), filter.newest_first);
-        read::json_rows(&self.query(&sql, &params).await?)
+        self.query(&sql, &params).await?.iter().map(trace::listed_event).collect()
     }
 
     async fn list_captured(
@@ -33,13 +36,13 @@ impl TraceStore for Postgres {
         event_id: Option<String>,
         after: i64,
         limit: usize,
-    ) -> Result<Vec<JsonRow>, StoreError> {
+    ) -> Result<Vec<CapturedRow>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = match event_id {
             Some(event_id) => self.query(statement::LIST_CAPTURED_OF, &[&event_id, &after, &limit]).await?,
             None => self.query(statement::LIST_CAPTURED, &[&after, &limit]).await?,
         };
-        read::json_rows(&rows)
+        rows.iter().map(trace::captured_row).collect()
     }
 }
 
@@ -67,48 +70,50 @@ pub(super) fn listing(status: Option<EventStatus>, of_type: bool, newest_first: 
     )
 }
 
-async fn trace(
+async fn trace_of(
     snapshot: &Transaction,
     event_id: &str,
     filter: &TraceFilter,
 ) -> Result<Option<Trace>, StoreError> {
-    let event = snapshot.query(statement::TRACE_EVENT, &[&event_id]).await?;
-    let Some(event) = event.first() else { return Ok(None) };
-    let processed = snapshot.query(statement::TRACE_PROCESSED, &[&event_id]).await?;
-    let mut processed = processed.first().map(read::json_row).transpose()?;
-    let decisions = processed.as_mut().and_then(|p| p.remove("decisions")).filter(|d| !d.is_null());
-    let page = page(snapshot, event_id, filter).await?;
-    let rows = async |sql: &str| match &page {
-        None => Ok(Vec::new()),
-        Some(UserPage { first, last, .. }) => {
-            let params: Params = &[&event_id, &first.0, &first.1, &last.0, &last.1];
-            read::json_rows(&snapshot.query(sql, params).await?)
-        }
-    };
+    let events = snapshot.query(statement::TRACE_EVENT, &[&event_id]).await?;
+    let Some(event) = events.first() else { return Ok(None) };
+    let decided = snapshot.query(statement::TRACE_PROCESSED, &[&event_id]).await?;
+    let processed = decided.first().map(trace::processed_row).transpose()?;
     let recipients = snapshot.query(statement::TRACE_RECIPIENTS, &[&event_id]).await?;
-    let trace = Trace {
-        event: read::json_row(event)?,
+    let mut trace = Trace {
+        event: trace::traced_event(event, processed.as_ref())?,
         processed,
-        decisions,
-        recipients: read::json_rows(&recipients)?,
-        outbox: rows(statement::TRACE_OUTBOX).await?,
-        notifications: rows(statement::TRACE_NOTIFICATIONS).await?,
-        sends: rows(statement::TRACE_SENDS).await?,
+        decisions: decided.first().map(trace::decisions).transpose()?.flatten(),
+        recipients: recipients.iter().map(trace::recipient_name).collect::<Result<_, _>>()?,
+        outbox: Vec::new(),
+        notifications: Vec::new(),
+        sends: Vec::new(),
         dead_letters: dead_letters(snapshot, event_id, filter.user.as_ref()).await?,
-        next: page.and_then(|page| page.next),
+        next: None,
     };
-    Ok(Some(trace.with_stages()))
+    if let Some(UserPage { first, last, next }) = page(snapshot, event_id, filter).await? {
+        let of_page: Params = &[&event_id, &first.0, &first.1, &last.0, &last.1];
+        let outbox = snapshot.query(statement::TRACE_OUTBOX, of_page).await?;
+        trace.outbox = outbox.iter().map(trace::outbox_view).collect::<Result<_, _>>()?;
+        let notifications = snapshot.query(statement::TRACE_NOTIFICATIONS, of_page).await?;
+        trace.notifications = notifications.iter().map(trace::notification_row).collect::<Result<_, _>>()?;
+        let sends = snapshot.query(statement::TRACE_SENDS, of_page).await?;
+        trace.sends = sends.iter().map(send_row::traced_send).collect::<Result<_, _>>()?;
+        trace.next = next;
+    }
+    Ok(Some(trace))
 }
 
 async fn dead_letters(
     snapshot: &Transaction,
     event_id: &str,
     user: Option<&UserRef>,
-) -> Result<Vec<JsonRow>, StoreError> {
+) -> Result<Vec<DeadLetterRow>, StoreError> {
     let user_type = user.map(|user| user.user_type.as_str());
     let user_id = user.map(|user| user.user_id.as_str());
     let params: Params = &[&event_id, &user_type, &user_id];
-    read::json_rows(&snapshot.query(statement::TRACE_DEAD_LETTERS, params).await?)
+    let rows = snapshot.query(statement::TRACE_DEAD_LETTERS, params).await?;
+    rows.iter().map(dead_letter::dead_letter_row).collect()
 }
 
 /// Users from one up to another, as (type, id), both included.

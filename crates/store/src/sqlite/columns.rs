@@ -6,6 +6,7 @@ use std::cell::Cell;
 use campanile_domain::time::{self, Timestamp};
 use rusqlite::Row;
 use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::StoreError;
@@ -53,6 +54,20 @@ impl<V: Values> Columns for V {
 
     fn maybe_json_text(&self, column: &str) -> Result<Option<Cow<'_, str>>, StoreError> {
         self.maybe_lossy(column)
+    }
+
+    fn maybe_value(&self, column: &str) -> Result<Option<Value>, StoreError> {
+        Ok(Some(value(self.value(column)?)).filter(|value| !value.is_null()))
+    }
+}
+
+/// The value as JSON, after how it is stored.
+pub fn value(stored: ValueRef) -> Value {
+    match stored {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => Value::from(number),
+        ValueRef::Real(number) => Value::from(number),
+        ValueRef::Text(text) | ValueRef::Blob(text) => Value::from(String::from_utf8_lossy(text)),
     }
 }
 

@@ -11,19 +11,21 @@ use campanile_domain::time;
 use rusqlite::{Row, ToSql, named_params};
 
 use super::session::Session;
-use super::{Sqlite, outbox, read, statement};
+use super::{Sqlite, outbox, statement};
 use crate::columns::Columns;
 use crate::dead_letter::{
-    NO_LONGER_STORED, ReplayTarget, RowKey, Skipped, StoredDeadLetter, event_skipped, rerendered_text,
-    row_skipped, send_skipped,
+    NO_LONGER_STORED, ReplayTarget, RowKey, Skipped, StoredDeadLetter, event_skipped, listed_dead_letter,
+    rerendered_text, row_skipped, send_skipped,
 };
 use crate::stored;
-use crate::{DeadLetterFilter, DeadLetterStore, JsonRow, Replayed, RerenderedTexts, RowText, StoreError};
+use crate::{
+    DeadLetterFilter, DeadLetterStore, ListedDeadLetter, Replayed, RerenderedTexts, RowText, StoreError,
+};
 
 #[async_trait]
 impl DeadLetterStore for Sqlite {
-    async fn list_dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<JsonRow>, StoreError> {
-        self.read(move |session| matching(session, &filter, read::json_row)).await
+    async fn list_dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<ListedDeadLetter>, StoreError> {
+        self.read(move |session| matching(session, &filter, |row| listed_dead_letter(row))).await
     }
 
     async fn replay(

@@ -1,50 +1,40 @@
 //! Rows of any table as JSON objects, and as the types that such objects spell.
 
-use campanile_domain::event::payload;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::columns;
 use super::session::{Named, Session};
+use crate::StoreError;
 use crate::columns::{Columns, bad};
 use crate::error::explained;
-use crate::{JsonRow, StoreError};
 
 /// Columns that hold JSON, and those that are true or false, whatever table they are of.
-const JSON_COLUMNS: [&str; 8] =
-    ["properties", "counts", "decisions", "attempts", "addresses", "push_tokens", "roles", "cursor"];
+const JSON_COLUMNS: [&str; 2] = ["push_tokens", "roles"];
 const FLAG_COLUMNS: [&str; 4] = ["shared_read", "enabled", "mandatory", "active"];
 
-/// A row as an object with its column names. What should be JSON or UTF-8 and is not comes as text: an event that
-/// failed for it can still be looked at.
-pub fn json_row(row: &Row) -> Result<JsonRow, StoreError> {
+/// A row as an object with its column names. What should be JSON or UTF-8 and is not comes as text.
+pub fn object(row: &Row) -> Result<Map<String, Value>, StoreError> {
     let names = row.as_ref();
     let mut object = Map::new();
     for index in 0..names.column_count() {
         let name = names.column_name(index)?;
-        object.insert(name.to_owned(), json_value(name, row.get_ref(index)?)?);
+        object.insert(name.to_owned(), value(name, row.get_ref(index)?)?);
     }
     Ok(object)
 }
 
-fn json_value(column: &str, value: ValueRef) -> Result<Value, StoreError> {
-    Ok(match value {
-        ValueRef::Null => Value::Null,
+fn value(column: &str, stored: ValueRef) -> Result<Value, StoreError> {
+    Ok(match stored {
         ValueRef::Integer(flag) if FLAG_COLUMNS.contains(&column) => Value::Bool(flag != 0),
-        ValueRef::Integer(number) => Value::from(number),
-        ValueRef::Real(number) => Value::from(number),
-        ValueRef::Text(text) => {
+        ValueRef::Text(text) if JSON_COLUMNS.contains(&column) => {
             let text = String::from_utf8_lossy(text);
-            match column {
-                "payload" => payload::shown(&text),
-                _ if JSON_COLUMNS.contains(&column) => {
-                    serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text))
-                }
-                _ => Value::from(text),
-            }
+            serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text))
         }
         ValueRef::Blob(_) => return Err(bad(column, "binary data")),
+        stored => columns::value(stored),
     })
 }
 
@@ -71,7 +61,7 @@ pub fn valid_rows<T: DeserializeOwned>(
 }
 
 fn typed<T: DeserializeOwned>(table: &str, row: &Row) -> Result<T, StoreError> {
-    serde_json::from_value(Value::Object(json_row(row)?)).map_err(|e| {
+    serde_json::from_value(Value::Object(object(row)?)).map_err(|e| {
         StoreError::Refused(explained(format!("a row of {table} holds an invalid value: {e}"), e))
     })
 }

@@ -37,7 +37,7 @@ impl RowStore for Sqlite {
             let mut rows = statement.query(params_from_iter(params))?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
-                found.push(read::json_row(row)?);
+                found.push(read::object(row)?);
             }
             Ok(found)
         })

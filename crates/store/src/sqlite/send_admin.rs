@@ -8,11 +8,11 @@ use rusqlite::named_params;
 use serde_json::json;
 
 use super::session::Session;
-use super::{Sqlite, read, settle, statement};
+use super::{Sqlite, settle, statement};
 use crate::columns::Columns;
-use crate::send_admin::{SendOrder, SendToResolve};
+use crate::send_admin::{ScannedSend, SendOrder, SendToResolve, scanned_send};
 use crate::stored;
-use crate::{InstanceId, JsonRow, Resolution, Resolved, SendAdminStore, SendFilter, SendPage, StoreError};
+use crate::{InstanceId, Resolution, Resolved, SendAdminStore, SendFilter, SendPage, StoreError};
 
 #[async_trait]
 impl SendAdminStore for Sqlite {
@@ -39,7 +39,7 @@ impl SendAdminStore for Sqlite {
     }
 }
 
-fn scan(session: &Session, filter: &SendFilter) -> Result<Vec<JsonRow>, StoreError> {
+fn scan(session: &Session, filter: &SendFilter) -> Result<Vec<ScannedSend>, StoreError> {
     let limit = filter.scan_limit();
     let from = |first: &[&str]| json!(filter.start(first)).to_string();
     match filter.order() {
@@ -47,21 +47,21 @@ fn scan(session: &Session, filter: &SendFilter) -> Result<Vec<JsonRow>, StoreErr
             let params = named_params! {
                 ":after": from(&["", "", ""]), ":limit": limit, ":event_id": filter.event_id,
             };
-            session.all(statement::LIST_SENDS_OF, params, read::json_row)
+            session.all(statement::LIST_SENDS_OF, params, |row| scanned_send(row))
         }
         SendOrder::InDoubtSince => {
             let params = named_params! { ":after": from(&["", "", ""]), ":limit": limit };
-            session.all(statement::LIST_SENDS_IN_DOUBT, params, read::json_row)
+            session.all(statement::LIST_SENDS_IN_DOUBT, params, |row| scanned_send(row))
         }
         SendOrder::Due => {
             let params = named_params! {
                 ":after": from(&["", "-1", "", ""]), ":limit": limit, ":last_channel": filter.last_channel(),
             };
-            session.all(statement::LIST_DUE, params, read::json_row)
+            session.all(statement::LIST_DUE, params, |row| scanned_send(row))
         }
         SendOrder::Newest => {
             let params = named_params! { ":after": from(&["~", "~"]), ":limit": limit };
-            session.all(statement::LIST_SENDS, params, read::json_row)
+            session.all(statement::LIST_SENDS, params, |row| scanned_send(row))
         }
     }
 }

@@ -6,18 +6,21 @@ use campanile_domain::status::EventStatus;
 use rusqlite::{ToSql, named_params};
 
 use super::session::Session;
-use super::{Sqlite, read, statement};
-use crate::stored;
-use crate::{EventFilter, JsonRow, StoreError, Trace, TraceFilter, TraceStore};
+use super::{Sqlite, statement};
+use crate::{
+    CapturedRow, DeadLetterRow, EventFilter, ListedEvent, StoreError, Trace, TraceFilter,
+    TraceStore,
+};
+use crate::{dead_letter, send_row, stored, trace};
 
 #[async_trait]
 impl TraceStore for Sqlite {
     async fn trace(&self, event_id: &EventId, filter: TraceFilter) -> Result<Option<Trace>, StoreError> {
         let event_id = event_id.to_string();
-        self.read(move |session| trace(session, &event_id, &filter)).await
+        self.read(move |session| trace_of(session, &event_id, &filter)).await
     }
 
-    async fn list_events(&self, filter: EventFilter) -> Result<Vec<JsonRow>, StoreError> {
+    async fn list_events(&self, filter: EventFilter) -> Result<Vec<ListedEvent>, StoreError> {
         self.read(move |session| {
             let start = if filter.newest_first { i64::MAX } else { 0 };
             let (after, limit) = (filter.after.unwrap_or(start), filter.limit);
@@ -26,7 +29,7 @@ impl TraceStore for Sqlite {
                 params.push((":event_type", event_type));
             }
             let sql = listing(filter.status, filter.event_type.is_some(), filter.newest_first);
-            session.all(&sql, &params[..], read::json_row)
+            session.all(&sql, &params[..], |row| trace::listed_event(row))
         })
         .await
     }
@@ -36,14 +39,14 @@ impl TraceStore for Sqlite {
         event_id: Option<String>,
         after: i64,
         limit: usize,
-    ) -> Result<Vec<JsonRow>, StoreError> {
+    ) -> Result<Vec<CapturedRow>, StoreError> {
         self.read(move |session| {
             if let Some(event_id) = event_id {
                 let params = named_params! { ":event_id": event_id, ":after": after, ":limit": limit };
-                return session.all(statement::LIST_CAPTURED_OF, params, read::json_row);
+                return session.all(statement::LIST_CAPTURED_OF, params, |row| trace::captured_row(row));
             }
             let params = named_params! { ":after": after, ":limit": limit };
-            session.all(statement::LIST_CAPTURED, params, read::json_row)
+            session.all(statement::LIST_CAPTURED, params, |row| trace::captured_row(row))
         })
         .await
     }
@@ -73,49 +76,52 @@ pub(super) fn listing(status: Option<EventStatus>, of_type: bool, newest_first: 
     )
 }
 
-fn trace(session: &Session, event_id: &str, filter: &TraceFilter) -> Result<Option<Trace>, StoreError> {
+fn trace_of(session: &Session, event_id: &str, filter: &TraceFilter) -> Result<Option<Trace>, StoreError> {
     let this_event = named_params! { ":event_id": event_id };
-    let Some(event) = session.first(statement::TRACE_EVENT, this_event, read::json_row)? else {
-        return Ok(None);
-    };
-    let mut processed = session.first(statement::TRACE_PROCESSED, this_event, read::json_row)?;
-    let decisions = processed.as_mut().and_then(|p| p.remove("decisions")).filter(|d| !d.is_null());
-    let page = page(session, event_id, filter)?;
-    let rows = |sql| match &page {
-        None => Ok(Vec::new()),
-        Some(page) => {
-            let params = named_params! {
-                ":event_id": event_id, ":first_type": page.first.0, ":first_id": page.first.1,
-                ":last_type": page.last.0,
-                ":last_id": page.last.1,
-            };
-            session.all(sql, params, read::json_row)
-        }
-    };
-    let trace = Trace {
+    let decided = session.first(statement::TRACE_PROCESSED, this_event, |row| {
+        Ok((trace::processed_row(row)?, trace::decisions(row)?))
+    })?;
+    let (processed, decisions) = decided.unzip();
+    let event = session
+        .first(statement::TRACE_EVENT, this_event, |row| trace::traced_event(row, processed.as_ref()))?;
+    let Some(event) = event else { return Ok(None) };
+    let recipients =
+        session.all(statement::TRACE_RECIPIENTS, this_event, |row| trace::recipient_name(row))?;
+    let mut trace = Trace {
         event,
         processed,
-        decisions,
-        recipients: session.all(statement::TRACE_RECIPIENTS, this_event, read::json_row)?,
-        outbox: rows(statement::TRACE_OUTBOX)?,
-        notifications: rows(statement::TRACE_NOTIFICATIONS)?,
-        sends: rows(statement::TRACE_SENDS)?,
+        decisions: decisions.flatten(),
+        recipients,
+        outbox: Vec::new(),
+        notifications: Vec::new(),
+        sends: Vec::new(),
         dead_letters: dead_letters(session, event_id, filter.user.as_ref())?,
-        next: page.and_then(|page| page.next),
+        next: None,
     };
-    Ok(Some(trace.with_stages()))
+    if let Some(UserPage { first, last, next }) = page(session, event_id, filter)? {
+        let of_page = named_params! {
+            ":event_id": event_id, ":first_type": first.0, ":first_id": first.1, ":last_type": last.0,
+            ":last_id": last.1,
+        };
+        trace.outbox = session.all(statement::TRACE_OUTBOX, of_page, |row| trace::outbox_view(row))?;
+        trace.notifications =
+            session.all(statement::TRACE_NOTIFICATIONS, of_page, |row| trace::notification_row(row))?;
+        trace.sends = session.all(statement::TRACE_SENDS, of_page, |row| send_row::traced_send(row))?;
+        trace.next = next;
+    }
+    Ok(Some(trace))
 }
 
 fn dead_letters(
     session: &Session,
     event_id: &str,
     user: Option<&UserRef>,
-) -> Result<Vec<JsonRow>, StoreError> {
+) -> Result<Vec<DeadLetterRow>, StoreError> {
     let params = named_params! {
         ":event_id": event_id, ":user_type": user.map(|user| user.user_type.as_str()),
         ":user_id": user.map(|user| user.user_id.as_str()),
     };
-    session.all(statement::TRACE_DEAD_LETTERS, params, read::json_row)
+    session.all(statement::TRACE_DEAD_LETTERS, params, |row| dead_letter::dead_letter_row(row))
 }
 
 /// Users from one up to another, as (type, id), both included.

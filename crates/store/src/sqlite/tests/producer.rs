@@ -160,7 +160,7 @@ async fn an_event_that_can_not_be_read_fails_alone() {
     let id = EventId::stored("binary payload");
     let trace = store.trace(&id, TraceFilter { limit: 10, ..TraceFilter::default() }).await.unwrap().unwrap();
     assert_eq!(trace.dead_letters.len(), 1);
-    assert!(trace.event["last_error"].as_str().unwrap().starts_with("UNREADABLE: "));
+    assert!(trace.event.row.last_error.unwrap().starts_with("UNREADABLE: "));
 }
 
 #[tokio::test]

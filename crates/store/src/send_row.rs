@@ -1,0 +1,160 @@
+//! Sends as they are read: in lists, and in the trace of their event with every attempt.
+
+use campanile_domain::channel::Channel;
+use campanile_domain::id::{EventId, NotificationId, SendKey, UserId, UserRef, UserTypeName};
+use campanile_domain::status::SendStatus;
+use campanile_domain::time::Moment;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::columns::{Columns, bad};
+use crate::stage::{SendStages, StageStamp};
+use crate::{Shown, StoreError, trace};
+
+/// A send, without whom it is for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SendRow {
+    pub id: Shown<SendKey>,
+    pub notification_id: Shown<NotificationId>,
+    pub channel: Shown<Channel>,
+    pub recipient_address: String,
+    pub status: Shown<SendStatus>,
+    pub attempt_count: Shown<u32>,
+    pub next_attempt_at: Option<Shown<Moment>>,
+    pub lease: Option<Shown<i64>>,
+    pub lease_until: Option<Shown<Moment>>,
+    pub provider: Option<String>,
+    pub external_id: Option<String>,
+    /// The provider's own word for what became of it.
+    pub receipt: Option<String>,
+    pub receipt_at: Option<Shown<Moment>>,
+    pub last_error: Option<String>,
+    /// When it was received.
+    pub created_at: Shown<Moment>,
+    pub sent_at: Option<Shown<Moment>>,
+    pub deferred_since: Option<Shown<Moment>>,
+    pub deferrals: Shown<u32>,
+}
+
+/// A send of a list. Its outbox row, which names the event and the user, may be deleted already.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ListedSend {
+    #[serde(flatten)]
+    pub row: SendRow,
+    pub event_id: Option<EventId>,
+    pub user_type: Option<UserTypeName>,
+    pub user_id: Option<UserId>,
+    pub in_doubt_since: Option<Shown<Moment>>,
+}
+
+/// A send of a trace.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TracedSend {
+    #[serde(flatten)]
+    pub row: SendRow,
+    #[serde(flatten)]
+    pub user: UserRef,
+    pub attempts: Vec<TracedAttempt>,
+    /// Where there are several, such as push tokens.
+    pub addresses: Vec<SendAddressRow>,
+    pub stages: SendStages,
+}
+
+/// An attempt, or what an operator decided about a send in doubt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttemptRow {
+    pub at: Shown<Moment>,
+    pub provider: Option<String>,
+    pub outcome: String,
+    pub error: Option<String>,
+    pub duration_ms: Shown<u64>,
+}
+
+/// An attempt, and whose it was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TracedAttempt {
+    #[serde(flatten)]
+    pub row: AttemptRow,
+    pub instance: Option<String>,
+}
+
+/// What became of one address of a send.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SendAddressRow {
+    pub address: String,
+    pub outcome: String,
+    pub external_id: Option<String>,
+    pub error: Option<String>,
+    pub at: Shown<Moment>,
+}
+
+fn send_row(row: &impl Columns) -> Result<SendRow, StoreError> {
+    Ok(SendRow {
+        id: row.shown("id")?,
+        notification_id: row.shown("notification_id")?,
+        channel: row.shown("channel")?,
+        recipient_address: row.lossy_text("recipient_address")?,
+        status: row.shown("status")?,
+        attempt_count: row.shown("attempt_count")?,
+        next_attempt_at: row.maybe_shown("next_attempt_at")?,
+        lease: row.maybe_shown("lease")?,
+        lease_until: row.maybe_shown("lease_until")?,
+        provider: row.maybe_lossy_text("provider")?,
+        external_id: row.maybe_lossy_text("external_id")?,
+        receipt: row.maybe_lossy_text("receipt")?,
+        receipt_at: row.maybe_shown("receipt_at")?,
+        last_error: row.maybe_lossy_text("last_error")?,
+        created_at: row.shown("created_at")?,
+        sent_at: row.maybe_shown("sent_at")?,
+        deferred_since: row.maybe_shown("deferred_since")?,
+        deferrals: row.shown("deferrals")?,
+    })
+}
+
+/// A row of a list, or none if there is no send yet: its message was not received.
+pub(crate) fn listed_send(row: &impl Columns) -> Result<Option<ListedSend>, StoreError> {
+    if row.maybe_lossy("status")?.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(ListedSend {
+        row: send_row(row)?,
+        event_id: row.maybe_lossy("event_id")?.map(EventId::stored),
+        user_type: row.maybe_lossy("user_type")?.map(UserTypeName::stored),
+        user_id: row.maybe_lossy("user_id")?.map(UserId::stored),
+        in_doubt_since: row.maybe_shown("in_doubt_since")?,
+    }))
+}
+
+pub(crate) fn traced_send(row: &impl Columns) -> Result<TracedSend, StoreError> {
+    let (send, attempts) = (send_row(row)?, objects(row, "attempts")?);
+    Ok(TracedSend {
+        stages: stages(row, &send, &attempts)?,
+        row: send,
+        user: trace::user_of(row)?,
+        attempts,
+        addresses: objects(row, "addresses")?,
+    })
+}
+
+/// Objects that the statement made of other rows.
+pub(crate) fn objects<T: DeserializeOwned>(row: &impl Columns, column: &str) -> Result<Vec<T>, StoreError> {
+    serde_json::from_value(row.json(column)?).map_err(|error| bad(column, error))
+}
+
+/// What is settled, for good or for now, was settled when it was sent, or with its last attempt.
+fn stages(row: &impl Columns, send: &SendRow, attempts: &[TracedAttempt]) -> Result<SendStages, StoreError> {
+    let by = |column| row.maybe_lossy_text(column);
+    let settled_at = send.sent_at.clone().or_else(|| attempts.last().map(|attempt| attempt.row.at.clone()));
+    // Until it is settled, nobody knows whether the attempt has begun.
+    let attempted_at =
+        if send.status == SendStatus::Sending { None } else { row.maybe_shown("attempted_at")? };
+    Ok(SendStages {
+        publish: StageStamp::of(row.maybe_shown("published_at")?, by("published_by")?),
+        receive: StageStamp::of(Some(send.created_at.clone()), by("received_by")?),
+        send: StageStamp::of(attempted_at, by("attempted_by")?),
+        settle: match settled_at {
+            Some(at) => StageStamp::of(Some(at), by("settled_by")?),
+            None => None,
+        },
+    })
+}

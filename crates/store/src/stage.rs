@@ -1,0 +1,51 @@
+//! Which instance did a stage, and when, as a trace shows it.
+
+use campanile_domain::status::ProcessedStatus;
+use campanile_domain::time::Moment;
+use serde::Serialize;
+
+use crate::Shown;
+use crate::trace::{EventRow, ProcessedRow};
+
+/// A stage that has not happened, or that nobody noted, is null.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StageStamp {
+    pub at: Option<Shown<Moment>>,
+    pub instance: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EventStages {
+    pub fan_out: Option<StageStamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SendStages {
+    pub publish: Option<StageStamp>,
+    pub receive: Option<StageStamp>,
+    pub send: Option<StageStamp>,
+    pub settle: Option<StageStamp>,
+}
+
+impl StageStamp {
+    pub(crate) fn of(at: Option<Shown<Moment>>, instance: Option<String>) -> Option<Self> {
+        (at.is_some() || instance.is_some()).then_some(StageStamp { at, instance })
+    }
+}
+
+impl EventStages {
+    /// While a large audience is under way, the instance of its last step and no time. An id that was known already was
+    /// decided by whoever saw it first, which says nothing of this event.
+    pub(crate) fn of(event: &EventRow, processed: Option<&ProcessedRow>) -> Self {
+        let published_at = event.published_at.clone();
+        let accepted = event.created_at.at();
+        let Some(processed) = processed.filter(|processed| processed.created_at.at() >= accepted) else {
+            return EventStages { fan_out: StageStamp::of(published_at, None) };
+        };
+        let under_way = processed.status == ProcessedStatus::Processing;
+        let decided_at = || (!under_way).then(|| processed.created_at.clone());
+        EventStages {
+            fan_out: StageStamp::of(published_at.or_else(decided_at), Some(processed.instance.clone())),
+        }
+    }
+}
