@@ -65,7 +65,7 @@ pub use lease::{Acquisition, LeaseStore};
 pub use outbox::{ChunkId, OutboxStore, RepublishCursor, Republished};
 pub use queue_age::{QueueAgeStore, QueueAges};
 pub use retain::{Horizon, RetainStore, Retained};
-pub use row::{JsonRow, RowFilter, RowStore, Table};
+pub use row::{RowFilter, RowPage, RowStore, Table, TableRow};
 pub use send::{
     Capture, ClaimId, DeadLetter, Devices, ExpiredClaim, FailedMessage, NewSend, PublishStamp, Receipt,
     Received, ReceivedKey, SendJob, SendStore, Settled, Settlement,

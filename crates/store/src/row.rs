@@ -2,13 +2,15 @@
 //! either dialect.
 
 use async_trait::async_trait;
+use campanile_domain::people::recipient::{Entity, Recipient};
 use campanile_domain::rules::RuleRows;
+use campanile_domain::rules::row::{Audience, Preference, Route, Setting, Template};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use self::Kind::{Flag, Json, Number, Text};
-use crate::StoreError;
-
-pub type JsonRow = Map<String, Value>;
+use crate::columns::Columns;
+use crate::{Shown, StoreError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Table {
@@ -210,6 +212,78 @@ static TEMPLATES: Description = Description {
     filters: &[],
 };
 
+/// A row of any of these tables. As JSON it is an object with the names of all its columns.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum TableRow {
+    Recipient(Recipient),
+    Entity(Entity),
+    Preference(Preference),
+    Setting(Setting),
+    Route(Route),
+    Audience(Audience),
+    Template(Template),
+}
+
+impl TableRow {
+    /// A row from its JSON. What it does not name has its default; a name that is not known is an error.
+    pub fn parse(table: Table, row: &Value) -> Result<Self, serde_json::Error> {
+        match table {
+            Table::Recipients => Recipient::deserialize(row).map(TableRow::Recipient),
+            Table::Entities => Entity::deserialize(row).map(TableRow::Entity),
+            Table::Preferences => Preference::deserialize(row).map(TableRow::Preference),
+            Table::Settings => Setting::deserialize(row).map(TableRow::Setting),
+            Table::Routing => Route::deserialize(row).map(TableRow::Route),
+            Table::Audiences => Audience::deserialize(row).map(TableRow::Audience),
+            Table::Templates => Template::deserialize(row).map(TableRow::Template),
+        }
+    }
+
+    pub fn table(&self) -> Table {
+        match self {
+            TableRow::Recipient(_) => Table::Recipients,
+            TableRow::Entity(_) => Table::Entities,
+            TableRow::Preference(_) => Table::Preferences,
+            TableRow::Setting(_) => Table::Settings,
+            TableRow::Route(_) => Table::Routing,
+            TableRow::Audience(_) => Table::Audiences,
+            TableRow::Template(_) => Table::Templates,
+        }
+    }
+}
+
+macro_rules! table_rows {
+    ($($name:ident),+) => {
+        $(impl From<$name> for TableRow {
+            fn from(row: $name) -> Self {
+                TableRow::$name(row)
+            }
+        })+
+    };
+}
+
+table_rows!(Recipient, Entity, Preference, Setting, Route, Audience, Template);
+
+/// The rows to write, by the names of their columns.
+pub(crate) fn objects(table: Table, rows: Vec<TableRow>) -> Result<Vec<Map<String, Value>>, StoreError> {
+    let object = |row: TableRow| match serde_json::to_value(&row) {
+        Ok(Value::Object(object)) if row.table() == table => Ok(object),
+        _ => Err(StoreError::Refused(
+            format!("the table {} has no such rows", table.description().table).into(),
+        )),
+    };
+    rows.into_iter().map(object).collect()
+}
+
+/// A row that was read, by the names of its columns.
+pub(crate) fn shown(table: Table, object: Map<String, Value>) -> Shown<TableRow> {
+    Shown::parsed(Value::Object(object), |row| TableRow::parse(table, row))
+}
+
+pub(crate) fn key_of(table: Table, row: &impl Columns) -> Result<Vec<String>, StoreError> {
+    table.key().iter().map(|column| row.lossy_text(column)).collect()
+}
+
 /// Which rows to list: those where each column has its value, behind the key `after`.
 #[derive(Debug, Clone, Default)]
 pub struct RowFilter {
@@ -218,13 +292,20 @@ pub struct RowFilter {
     pub limit: usize,
 }
 
+#[derive(Debug, Default, PartialEq)]
+pub struct RowPage {
+    pub items: Vec<Shown<TableRow>>,
+    /// The key behind which there may be more.
+    pub next: Option<Vec<String>>,
+}
+
 #[async_trait]
 pub trait RowStore {
-    /// Replaces by key, all or nothing. A column that a row does not name has its default.
-    async fn put_rows(&self, table: Table, rows: Vec<JsonRow>) -> Result<u64, StoreError>;
+    /// Replaces by key, all or nothing. All rows are of this table; of several with one key, the last counts.
+    async fn put_rows(&self, table: Table, rows: Vec<TableRow>) -> Result<u64, StoreError>;
 
     /// In the order of the key.
-    async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<Vec<JsonRow>, StoreError>;
+    async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<RowPage, StoreError>;
 
     /// Answers whether it was there. The key's values in their order.
     async fn delete_row(&self, table: Table, key: Vec<String>) -> Result<bool, StoreError>;

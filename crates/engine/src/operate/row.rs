@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use campanile_domain::people::user_type::UserTypes;
 use campanile_domain::rules::Rules;
-use campanile_store::{JsonRow, RowFilter, StoreError, Table};
+use campanile_store::{RowFilter, RowPage, StoreError, Table, TableRow};
 
 use crate::Engine;
 
 impl Engine {
     /// Replaces by key, all or nothing; answers how many rows were written.
-    pub async fn put_rows(&self, table: Table, rows: Vec<JsonRow>) -> Result<u64, StoreError> {
+    pub async fn put_rows(&self, table: Table, rows: Vec<TableRow>) -> Result<u64, StoreError> {
         let written = self.store.put_rows(table, rows).await?;
         self.rules.refresh(self.store.as_ref()).await?;
         Ok(written)
     }
 
-    pub async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<Vec<JsonRow>, StoreError> {
+    pub async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<RowPage, StoreError> {
         self.store.list_rows(table, filter).await
     }
 

@@ -22,7 +22,7 @@ use campanile_engine::pipeline::accept;
 use campanile_engine::{Engine, EngineConfig, Roles, Running};
 use campanile_store::sqlite::test_database::File;
 use campanile_store::sqlite::{Clock, Sqlite};
-use campanile_store::{JsonRow, Table, Trace, TraceFilter, TracedSend};
+use campanile_store::{Table, TableRow, Trace, TraceFilter, TracedSend};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -102,7 +102,7 @@ impl World {
     }
 
     pub async fn put(&self, table: Table, rows: Value) {
-        let rows: Vec<JsonRow> = serde_json::from_value(rows).unwrap();
+        let rows = rows.as_array().unwrap().iter().map(|row| TableRow::parse(table, row).unwrap()).collect();
         self.engine.put_rows(table, rows).await.unwrap();
     }
 

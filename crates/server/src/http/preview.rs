@@ -14,7 +14,7 @@ use campanile_domain::people::user_type::UserTypes;
 use campanile_domain::rules::row::{Row, Selector, Template};
 use campanile_domain::template::{Renderer, is_locale};
 use campanile_domain::time::Timestamp;
-use campanile_store::{RowFilter, Table};
+use campanile_store::{RowFilter, Shown, Table, TableRow};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -199,9 +199,10 @@ async fn stored(app: &App, user: &UserRef) -> Result<Recipient, Problem> {
         ("user_id", user.user_id.as_str().to_owned()),
     ];
     let filter = RowFilter { columns, after: None, limit: 1 };
-    let Some(row) = app.engine.list_rows(Table::Recipients, filter).await?.pop() else {
-        return Err(Problem::not_found(format!("recipient {} {} not found", user.user_type, user.user_id)));
-    };
-    serde_json::from_value(Value::Object(row))
-        .map_err(|error| Problem::unusable_data(&format!("cannot read the recipient: {error}")))
+    match app.engine.list_rows(Table::Recipients, filter).await?.items.pop() {
+        Some(Shown::Typed(TableRow::Recipient(recipient))) => Ok(recipient),
+        Some(row) => serde_json::from_value(json!(row))
+            .map_err(|error| Problem::unusable_data(&format!("cannot read the recipient: {error}"))),
+        None => Err(Problem::not_found(format!("recipient {} {} not found", user.user_type, user.user_id))),
+    }
 }

@@ -12,7 +12,7 @@ use campanile_domain::people::recipient::{Entity, Recipient};
 use campanile_domain::people::user_type::UserTypes;
 use campanile_domain::rules::row::{Audience, Preference, Route, Row, Setting, Template};
 use campanile_domain::template::{canonical_locale, is_locale};
-use campanile_store::{JsonRow, RowFilter, Table};
+use campanile_store::{RowFilter, RowPage, Table, TableRow};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ async fn write(app: App, table: Table, headers: HeaderMap, body: Body) -> Result
     Ok(Json(json!({ "written": written })))
 }
 
-fn rows_of(table: Table, received: &Received, user_types: &UserTypes) -> Result<Vec<JsonRow>, Problem> {
+fn rows_of(table: Table, received: &Received, user_types: &UserTypes) -> Result<Vec<TableRow>, Problem> {
     let Sent::Many(items) = received.json()? else {
         return Err(Problem::malformed("the body must be an array of rows"));
     };
@@ -69,8 +69,10 @@ fn rows_of(table: Table, received: &Received, user_types: &UserTypes) -> Result<
     }
 }
 
-/// Rows with all columns and their defaults.
-fn checked<T: Row>(items: &[&RawValue], user_types: &UserTypes) -> Result<Vec<JsonRow>, Problem> {
+fn checked<T: Row + Into<TableRow>>(
+    items: &[&RawValue],
+    user_types: &UserTypes,
+) -> Result<Vec<TableRow>, Problem> {
     let rows: Vec<T> = body::typed(items, |row: &T| {
         row.check(user_types).map_err(|e| FieldProblem {
             index: 0,
@@ -82,11 +84,7 @@ fn checked<T: Row>(items: &[&RawValue], user_types: &UserTypes) -> Result<Vec<Js
         let problem = FieldProblem { index, pointer: format!("/{}", error.field), detail: error.detail };
         return Err(Problem::invalid(vec![problem]));
     }
-    let object = |row: T| match serde_json::to_value(row.canonical()) {
-        Ok(Value::Object(object)) => object,
-        _ => JsonRow::new(),
-    };
-    Ok(rows.into_iter().map(object).collect())
+    Ok(rows.into_iter().map(|row| row.canonical().into()).collect())
 }
 
 async fn list(app: App, table: Table, given: HashMap<String, String>) -> Result<Json<Value>, Problem> {
@@ -102,12 +100,8 @@ async fn list(app: App, table: Table, given: HashMap<String, String>) -> Result<
     }
     query.end(&format!("{}, cursor, limit", table.filters().collect::<Vec<_>>().join(", ")))?;
     let columns = columns.into_iter().map(|(name, value)| (name, as_stored(table, name, value))).collect();
-    let items = app.engine.list_rows(table, RowFilter { columns, after, limit }).await?;
-    let next = items.last().filter(|_| items.len() == limit).map(|last| {
-        let key: Vec<&Value> = table.key().iter().map(|name| &last[*name]).collect();
-        json!(key).to_string()
-    });
-    Ok(Json(json!({ "items": items, "next": next })))
+    let RowPage { items, next } = app.engine.list_rows(table, RowFilter { columns, after, limit }).await?;
+    Ok(Json(json!({ "items": items, "next": next.map(|key| json!(key).to_string()) })))
 }
 
 fn parse_cursor(table: Table, cursor: &str) -> Result<Vec<String>, Problem> {

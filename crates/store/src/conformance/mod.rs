@@ -285,6 +285,8 @@ macro_rules! for_each_check {
             row::pages_cover_every_row_once
             row::rows_are_filtered
             row::a_deleted_row_is_gone
+            row::a_row_that_somebody_damaged_is_listed_as_it_is
+            row::rows_of_another_table_are_refused
             rule::the_version_rises_with_every_change_of_a_rule
             rule::the_version_stays_when_no_rule_changes
             rule::rules_come_back_as_they_were_written

@@ -1,30 +1,24 @@
 //! The rows that operators write.
 
+use campanile_domain::rules::row::Preference;
 use serde_json::{Value, json};
 
 use super::Fixture;
-use crate::{JsonRow, RowFilter, StoreError, Table};
+use super::setup::table_row;
+use crate::{RowFilter, RowPage, Shown, StoreError, Table, TableRow};
 
-fn object(value: Value) -> JsonRow {
-    serde_json::from_value(value).expect("a row is an object")
-}
-
-fn text<'a>(row: &'a JsonRow, column: &str) -> &'a str {
-    row[column].as_str().unwrap_or_else(|| panic!("{column} of {row:?} has no text"))
-}
-
-async fn list(fixture: &Fixture, table: Table, filter: RowFilter) -> Vec<JsonRow> {
+async fn list(fixture: &Fixture, table: Table, filter: RowFilter) -> RowPage {
     fixture.store.list_rows(table, filter).await.expect("the filter is good")
 }
 
-async fn all(fixture: &Fixture, table: Table) -> Vec<JsonRow> {
-    list(fixture, table, RowFilter { limit: 1_000, ..RowFilter::default() }).await
+async fn all(fixture: &Fixture, table: Table) -> Vec<Shown<TableRow>> {
+    list(fixture, table, RowFilter { limit: 1_000, ..RowFilter::default() }).await.items
 }
 
 /// The only row, besides the default routes.
-async fn only(fixture: &Fixture, table: Table) -> JsonRow {
+async fn only(fixture: &Fixture, table: Table) -> Shown<TableRow> {
     let mut rows = all(fixture, table).await;
-    rows.retain(|row| table != Table::Routing || text(row, "event_type") != "*");
+    rows.retain(|row| !matches!(row.typed(), Some(TableRow::Route(route)) if route.event_type.is_any()));
     assert_eq!(rows.len(), 1, "{rows:?}");
     rows.remove(0)
 }
@@ -45,13 +39,13 @@ fn full(table: Table) -> Value {
         Table::Preferences => json!({
             "user_type": "CUSTOMER", "user_id": "42", "channel": "SMS", "event_type": "NEWS", "enabled": false,
             "min_priority": "HIGH", "quiet_hours_start": "22:00", "quiet_hours_end": "08:00",
-            "quiet_hours_mode": "DEFER",
+            "quiet_hours_mode": "SUPPRESS",
         }),
         Table::Settings => json!({
             "entity_type": "RESTAURANT", "entity_id": "5", "kind": "*", "channel": "SMS", "event_type": "NEWS",
             "enabled": false, "max_recipients": 3, "min_priority": "HIGH", "roles": ["MANAGER", "CHEF"],
             "quiet_hours_start": "22:00",
-            "quiet_hours_end": "08:00", "quiet_hours_mode": "DEFER",
+            "quiet_hours_end": "08:00", "quiet_hours_mode": "SUPPRESS",
         }),
         Table::Routing => json!({
             "event_type": "NEWS", "channel": "SLACK", "mandatory": true, "delivery_strategy": "IMMEDIATE",
@@ -114,15 +108,24 @@ fn sparse(table: Table) -> (Value, Value) {
     }
 }
 
-fn with_defaults(table: Table) -> JsonRow {
-    let (given, defaults) = sparse(table);
-    object(given).into_iter().chain(object(defaults)).collect()
+fn full_row(table: Table) -> TableRow {
+    table_row(table, &full(table))
+}
+
+fn with_defaults(table: Table) -> TableRow {
+    let (mut row, defaults) = sparse(table);
+    for (column, default) in defaults.as_object().expect("defaults are an object") {
+        row[column] = default.clone();
+    }
+    table_row(table, &row)
 }
 
 pub async fn rows_come_back_as_they_were_written(fixture: &Fixture) {
     for table in Table::ALL {
         fixture.put(table, vec![full(table)]).await;
-        assert_eq!(only(fixture, table).await, object(full(table)), "{table:?}");
+        let stored = only(fixture, table).await;
+        assert_eq!(stored, full_row(table), "{table:?}");
+        assert_eq!(json!(stored), full(table), "{table:?}: all columns are shown");
     }
 }
 
@@ -132,12 +135,15 @@ pub async fn what_a_row_does_not_name_has_its_default(fixture: &Fixture) {
         assert_eq!(only(fixture, table).await, with_defaults(table), "{table:?}");
     }
     for table in Table::ALL {
-        let mut row = object(full(table));
-        row.retain(|column, _| !table.is_selector(column) || !table.key().contains(&column.as_str()));
-        fixture.put(table, vec![Value::Object(row)]).await;
-        for column in table.key().iter().filter(|column| table.is_selector(column)) {
-            let rows = all(fixture, table).await;
-            assert!(rows.iter().any(|row| text(row, column) == "*"), "{table:?}: {column}");
+        let selectors: Vec<_> = table.key().iter().filter(|column| table.is_selector(column)).collect();
+        let mut row = full(table);
+        let columns = row.as_object_mut().expect("a row is an object");
+        columns.retain(|column, _| !selectors.iter().any(|selector| *selector == column));
+        fixture.put(table, vec![row]).await;
+        for column in selectors {
+            let rows = json!(all(fixture, table).await);
+            let mut rows = rows.as_array().into_iter().flatten();
+            assert!(rows.any(|row| row[*column] == "*"), "{table:?}: {column}");
         }
     }
 }
@@ -148,7 +154,7 @@ pub async fn a_row_is_replaced_by_its_key(fixture: &Fixture) {
         fixture.put(table, vec![sparse(table).0]).await;
         assert_eq!(only(fixture, table).await, with_defaults(table), "{table:?}: absent means default");
         fixture.put(table, vec![sparse(table).0, full(table)]).await;
-        assert_eq!(only(fixture, table).await, object(full(table)), "{table:?}: the last one counts");
+        assert_eq!(only(fixture, table).await, full_row(table), "{table:?}: the last one counts");
     }
     let two_types = ["CUSTOMER", "RESTAURANT_USER"].map(|t| json!({ "user_type": t, "user_id": "50" }));
     fixture.put(Table::Recipients, two_types.to_vec()).await;
@@ -156,9 +162,12 @@ pub async fn a_row_is_replaced_by_its_key(fixture: &Fixture) {
 }
 
 pub async fn a_bad_row_undoes_the_whole_put(fixture: &Fixture) {
-    let good = json!({ "event_type": "NEWS", "title": "News" });
-    let bad = json!({ "event_type": "OTHER", "title": null });
-    let refused = fixture.store.put_rows(Table::Templates, vec![object(good), object(bad)]).await;
+    // Every typed row fits its table, so that the database needs a reason of its own.
+    fixture.execute("CREATE UNIQUE INDEX one_title ON template (title)").await;
+    let [good, bad] =
+        ["NEWS", "OTHER"].map(|event_type| json!({ "event_type": event_type, "title": "Same title" }));
+    let rows = [good, bad].map(|row| table_row(Table::Templates, &row)).to_vec();
+    let refused = fixture.store.put_rows(Table::Templates, rows).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     assert!(all(fixture, Table::Templates).await.is_empty());
 }
@@ -174,8 +183,12 @@ pub async fn pages_cover_every_row_once(fixture: &Fixture) {
     fixture.put(Table::Preferences, rows.clone()).await;
     let whole = all(fixture, Table::Preferences).await;
     assert_eq!(whole.len(), rows.len());
-    let key =
-        |row: &JsonRow| Table::Preferences.key().iter().map(|c| text(row, c).to_owned()).collect::<Vec<_>>();
+    let key = |row: &Shown<TableRow>| match row.typed() {
+        Some(TableRow::Preference(Preference { user_type, user_id, channel, event_type, .. })) => {
+            [user_type.to_string(), user_id.to_string(), channel.to_string(), event_type.to_string()]
+        }
+        other => panic!("{other:?} is no preference"),
+    };
     assert!(whole.is_sorted_by_key(key), "in the order of the key");
     for limit in [1, 5, 27, 28, 29] {
         let mut paged = Vec::new();
@@ -183,8 +196,11 @@ pub async fn pages_cover_every_row_once(fixture: &Fixture) {
         loop {
             let page =
                 list(fixture, Table::Preferences, RowFilter { after, limit, ..RowFilter::default() }).await;
-            after = page.last().map(key);
-            paged.extend(page);
+            paged.extend(page.items);
+            after = page.next;
+            assert!(
+                after.is_none() || after.as_deref() == paged.last().map(key).as_ref().map(|key| &key[..])
+            );
             assert!(paged.len() <= whole.len(), "in pages of {limit}");
             if after.is_none() {
                 break;
@@ -213,9 +229,11 @@ pub async fn rows_are_filtered(fixture: &Fixture) {
         let columns = columns.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let after = after.map(|key| key.map(str::to_owned).to_vec());
         let rows = list(fixture, Table::Recipients, RowFilter { columns, after, limit: 10 }).await;
-        rows.iter()
-            .map(|row| format!("{} {}", text(row, "user_type"), text(row, "user_id")))
-            .collect::<Vec<_>>()
+        let name = |row: &Shown<TableRow>| match row.typed() {
+            Some(TableRow::Recipient(recipient)) => format!("{} {}", recipient.user_type, recipient.user_id),
+            other => panic!("{other:?} is no recipient"),
+        };
+        rows.items.iter().map(name).collect::<Vec<_>>()
     };
     let [one, two, three] = ["1", "2", "3"].map(|id| format!("RESTAURANT_USER {id}"));
     let five = [("entity_type", "RESTAURANT"), ("entity_id", "5")];
@@ -235,7 +253,7 @@ pub async fn rows_are_filtered(fixture: &Fixture) {
             };
             let filter = RowFilter { columns: vec![(column, value)], limit: 100, ..RowFilter::default() };
             let rows = list(fixture, table, filter).await;
-            assert!(rows.contains(&object(full(table))), "{table:?} by {column}");
+            assert!(rows.items.iter().any(|row| *row == full_row(table)), "{table:?} by {column}");
         }
     }
 }
@@ -244,8 +262,9 @@ pub async fn a_deleted_row_is_gone(fixture: &Fixture) {
     for table in Table::ALL {
         fixture.put(table, vec![full(table)]).await;
         let before = all(fixture, table).await.len();
-        let row = object(full(table));
-        let key = || table.key().iter().map(|column| text(&row, column).to_owned()).collect::<Vec<_>>();
+        let row = full(table);
+        let text = |column: &&str| row[*column].as_str().expect("keys are texts").to_owned();
+        let key = || table.key().iter().map(text).collect::<Vec<_>>();
         let mut other = key();
         "something else".clone_into(other.last_mut().expect("a key has columns"));
         assert!(!fixture.store.delete_row(table, other).await.expect("the key is good"), "{table:?}");
@@ -253,4 +272,20 @@ pub async fn a_deleted_row_is_gone(fixture: &Fixture) {
         assert!(!fixture.store.delete_row(table, key()).await.expect("the key is good"), "{table:?}");
         assert_eq!(all(fixture, table).await.len(), before - 1, "{table:?}");
     }
+}
+
+pub async fn a_row_that_somebody_damaged_is_listed_as_it_is(fixture: &Fixture) {
+    for user_id in ["41", "42"] {
+        let row = json!({ "user_type": "CUSTOMER", "user_id": user_id, "channel": "SMS" });
+        fixture.put(Table::Preferences, vec![row]).await;
+    }
+    fixture.execute("UPDATE user_notification_preferences SET channel = 'FAX' WHERE user_id = '41'").await;
+    let rows = all(fixture, Table::Preferences).await;
+    assert!(rows[0].typed().is_none() && rows[1].typed().is_some(), "{rows:?}");
+    assert_eq!((&json!(rows[0])["user_id"], &json!(rows[0])["channel"]), (&json!("41"), &json!("FAX")));
+}
+
+pub async fn rows_of_another_table_are_refused(fixture: &Fixture) {
+    let refused = fixture.store.put_rows(Table::Recipients, vec![full_row(Table::Entities)]).await;
+    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
 }

@@ -22,7 +22,7 @@ use super::Fixture;
 use crate::{
     Acceptance, Capture, Chunk, ChunkRow, Claim, ClaimedEvent, FailedMessage, FanOutClaim, FanOutCommit,
     FanOutStep, Instance, InstanceId, NewChunk, OutboxView, Received, ReceivedKey, SendJob, Settlement,
-    Table, Trace, TraceFilter, TracedSend,
+    Table, TableRow, Trace, TraceFilter, TracedSend,
 };
 
 pub const LEASE: Duration = Duration::from_mins(1);
@@ -163,6 +163,10 @@ pub fn left_due(key: SendKey) -> ReceivedKey {
     ReceivedKey { key, claim: false, published: None }
 }
 
+pub fn table_row(table: Table, row: &Value) -> TableRow {
+    TableRow::parse(table, row).unwrap_or_else(|error| panic!("{row} is no row: {error}"))
+}
+
 /// One column of several rows.
 pub fn column<'r, T, V>(rows: &'r [T], column: impl Fn(&'r T) -> V) -> Vec<V> {
     rows.iter().map(column).collect()
@@ -193,8 +197,7 @@ impl Fixture {
 
     pub async fn put(&self, table: Table, rows: Vec<Value>) {
         let count = rows.len() as u64;
-        let rows =
-            rows.into_iter().map(|row| serde_json::from_value(row).expect("a row is an object")).collect();
+        let rows = rows.iter().map(|row| table_row(table, row)).collect();
         let written = self.store.put_rows(table, rows).await.expect("the rows are good");
         assert_eq!(written, count);
     }

@@ -1,39 +1,40 @@
 //! The rows that operators write. SQL is made from the description of each table; rows travel as one JSON array.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use campanile_domain::rules::RuleRows;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_postgres::types::ToSql;
 
 use super::transaction::Transaction;
 use super::{Postgres, read, statement};
 use crate::error::explained;
-use crate::row::{Description, Kind};
-use crate::{JsonRow, RowFilter, RowStore, StoreError, Table};
+use crate::row::{self, Description, Kind};
+use crate::{RowFilter, RowPage, RowStore, StoreError, Table, TableRow};
 
 #[async_trait]
 impl RowStore for Postgres {
-    async fn put_rows(&self, table: Table, rows: Vec<JsonRow>) -> Result<u64, StoreError> {
+    async fn put_rows(&self, table: Table, rows: Vec<TableRow>) -> Result<u64, StoreError> {
         self.check_not_a_view(table).await?;
-        let description = table.description();
         let count = rows.len() as u64;
-        let transaction = self.begin().await?;
-        for (names, rows) in by_columns(description, last_of_each_key(description, rows)) {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let rows = Value::Array(rows.into_iter().map(Value::Object).collect());
-            transaction.execute(&upsert(description, &names), &[&rows]).await?;
-        }
-        transaction.commit().await?;
+        let rows = last_of_each_key(table.key(), row::objects(table, rows)?);
+        let rows = Value::Array(rows.into_iter().map(Value::Object).collect());
+        self.execute(&upsert(table.description()), &[&rows]).await?;
         Ok(count)
     }
 
-    async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<Vec<JsonRow>, StoreError> {
+    async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<RowPage, StoreError> {
         let (sql, params) = listing(table.description(), &filter);
         let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|param| param.as_ref() as _).collect();
-        self.query(&sql, &params).await?.iter().map(read::object).collect()
+        let rows = self.query(&sql, &params).await?;
+        let last = rows.last().filter(|_| rows.len() == filter.limit);
+        let shown = |row| Ok(row::shown(table, read::object(row)?));
+        Ok(RowPage {
+            items: rows.iter().map(shown).collect::<Result<_, StoreError>>()?,
+            next: last.map(|last| row::key_of(table, last)).transpose()?,
+        })
     }
 
     async fn delete_row(&self, table: Table, key: Vec<String>) -> Result<bool, StoreError> {
@@ -110,48 +111,36 @@ async fn all_rows<T: DeserializeOwned>(snapshot: &Transaction, table: Table) -> 
 }
 
 /// Of several rows with one key, the last: one statement can't write a row twice.
-fn last_of_each_key(description: &Description, rows: Vec<JsonRow>) -> Vec<JsonRow> {
+fn last_of_each_key(key: &[&str], rows: Vec<Map<String, Value>>) -> Vec<Map<String, Value>> {
     let mut last: HashMap<String, usize> = HashMap::new();
     for (index, row) in rows.iter().enumerate() {
-        let key: Vec<Option<&Value>> = description.key.iter().map(|name| row.get(*name)).collect();
+        let key: Vec<Option<&Value>> = key.iter().map(|name| row.get(*name)).collect();
         last.insert(serde_json::json!(key).to_string(), index);
     }
     let kept: HashSet<usize> = last.into_values().collect();
-    let kept = |(index, row): (usize, JsonRow)| kept.contains(&index).then_some(row);
+    let kept = |(index, row): (usize, Map<String, Value>)| kept.contains(&index).then_some(row);
     rows.into_iter().enumerate().filter_map(kept).collect()
 }
 
-/// Rows that name the same columns are written together.
-fn by_columns(description: &Description, rows: Vec<JsonRow>) -> BTreeMap<Vec<String>, Vec<JsonRow>> {
-    let mut groups: BTreeMap<Vec<String>, Vec<JsonRow>> = BTreeMap::new();
-    for row in rows {
-        let given = description.columns.iter().filter(|(name, _)| row.contains_key(*name));
-        groups.entry(given.map(|(name, _)| (*name).to_owned()).collect()).or_default().push(row);
-    }
-    groups
-}
-
-/// Columns that are not given have their defaults, both in a new row and in one that is replaced: `excluded` has them.
-pub(super) fn upsert(description: &Description, given: &[&str]) -> String {
-    let names: Vec<String> = given.iter().map(|name| format!("\"{name}\"")).collect();
-    let columns = description.columns.iter().filter(|(name, _)| given.contains(name));
-    let typed: Vec<String> = columns.map(|(name, kind)| format!("\"{name}\" {}", sql_type(*kind))).collect();
+/// Rows are one parameter, a JSON array.
+pub(super) fn upsert(description: &Description) -> String {
+    let quoted = |(name, _): &(&str, Kind)| format!("\"{name}\"");
+    let names: Vec<String> = description.columns.iter().map(quoted).collect();
+    let typed = description.columns.iter().map(|(name, kind)| format!("\"{name}\" {}", sql_type(*kind)));
+    let typed: Vec<String> = typed.collect();
     let replaced: Vec<String> = description
         .columns
         .iter()
         .filter(|(name, _)| !description.key.contains(name))
         .map(|(name, _)| format!("\"{name}\" = excluded.\"{name}\""))
         .collect();
+    let (names, key) = (names.join(", "), description.key.join(", "));
     // In key order, so that two callers do not wait for each other in a circle.
-    let keys: Vec<&str> = description.key.iter().filter(|name| given.contains(name)).copied().collect();
-    let order = if keys.is_empty() { String::new() } else { format!("ORDER BY {}", keys.join(", ")) };
-    let names = names.join(", ");
     format!(
         "INSERT INTO campanile.{} ({names}) SELECT {names} FROM json_to_recordset($1::json) AS n ({})
-         {order} ON CONFLICT ({}) DO UPDATE SET {}",
+         ORDER BY {key} ON CONFLICT ({key}) DO UPDATE SET {}",
         description.table,
         typed.join(", "),
-        description.key.join(", "),
         replaced.join(", ")
     )
 }

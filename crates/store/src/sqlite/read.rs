@@ -12,7 +12,7 @@ use crate::columns::{Columns, bad};
 use crate::error::explained;
 
 /// Columns that hold JSON, and those that are true or false, whatever table they are of.
-const JSON_COLUMNS: [&str; 2] = ["push_tokens", "roles"];
+const JSON_COLUMNS: [&str; 3] = ["addresses", "push_tokens", "roles"];
 const FLAG_COLUMNS: [&str; 4] = ["shared_read", "enabled", "mandatory", "active"];
 
 /// A row as an object with its column names. What should be JSON or UTF-8 and is not comes as text.

@@ -9,19 +9,18 @@ use serde_json::Value;
 
 use super::session::Session;
 use super::{Sqlite, read, statement};
-use crate::row::{Description, Kind};
-use crate::{JsonRow, RowFilter, RowStore, StoreError, Table};
+use crate::row::{self, Description, Kind};
+use crate::{RowFilter, RowPage, RowStore, StoreError, Table, TableRow};
 
 #[async_trait]
 impl RowStore for Sqlite {
-    async fn put_rows(&self, table: Table, rows: Vec<JsonRow>) -> Result<u64, StoreError> {
+    async fn put_rows(&self, table: Table, rows: Vec<TableRow>) -> Result<u64, StoreError> {
+        let rows = row::objects(table, rows)?;
         self.write(move |session, _| {
             let description = table.description();
+            let mut statement = session.prepare_cached(&upsert(description))?;
             for row in &rows {
-                let given = || description.columns.iter().filter(|(name, _)| row.contains_key(*name));
-                let names: Vec<&str> = given().map(|(name, _)| *name).collect();
-                let values = given().map(|(name, kind)| sql_value(row.get(*name), *kind));
-                let mut statement = session.prepare_cached(&upsert(description, &names))?;
+                let values = description.columns.iter().map(|(name, kind)| sql_value(row.get(*name), *kind));
                 statement.execute(params_from_iter(values))?;
             }
             Ok(rows.len() as u64)
@@ -29,17 +28,19 @@ impl RowStore for Sqlite {
         .await
     }
 
-    async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<Vec<JsonRow>, StoreError> {
+    async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<RowPage, StoreError> {
         self.read(move |session| {
-            let description = table.description();
-            let (sql, params) = listing(description, &filter);
+            let (sql, params) = listing(table.description(), &filter);
             let mut statement = session.prepare_cached(&sql)?;
             let mut rows = statement.query(params_from_iter(params))?;
-            let mut found = Vec::new();
+            let mut page = RowPage::default();
             while let Some(row) = rows.next()? {
-                found.push(read::object(row)?);
+                page.items.push(row::shown(table, read::object(row)?));
+                if page.items.len() == filter.limit {
+                    page.next = Some(row::key_of(table, row)?);
+                }
             }
-            Ok(found)
+            Ok(page)
         })
         .await
     }
@@ -80,9 +81,8 @@ fn valid_rows<T: DeserializeOwned>(session: &Session, table: Table, sql: &str) -
     read::valid_rows(session, table, key, sql, &[])
 }
 
-/// Columns that are not given have their defaults, both in a new row and in one that is replaced: `excluded` has them.
-pub(super) fn upsert(description: &Description, given: &[&str]) -> String {
-    let names: Vec<String> = given.iter().map(|name| format!("\"{name}\"")).collect();
+pub(super) fn upsert(description: &Description) -> String {
+    let names: Vec<String> = description.columns.iter().map(|(name, _)| format!("\"{name}\"")).collect();
     let marks = vec!["?"; names.len()].join(", ");
     let replaced: Vec<String> = description
         .columns

@@ -81,10 +81,8 @@ fn statements() -> Vec<(String, String)> {
         statement::ALL.iter().map(|(name, sql)| ((*name).to_owned(), (*sql).to_owned())).collect();
     for table in Table::ALL {
         let description = table.description();
-        let columns: Vec<&str> = description.columns.iter().map(|(name, _)| *name).collect();
         let named = |verb: &str| format!("{verb} {}", table.path());
-        all.push((named("put"), row::upsert(description, &columns)));
-        all.push((named("put sparse"), row::upsert(description, description.key)));
+        all.push((named("put"), row::upsert(description)));
         all.push((named("delete"), row::deletion(description)));
         all.push((named("list"), listing(table, &[], false)));
         all.push((named("go on with"), listing(table, &[], true)));

@@ -12,7 +12,7 @@ use super::guide::{POSTGRESQL, block};
 use crate::conformance::TestDatabase;
 use crate::postgres::test_database::Database;
 use crate::postgres::{Postgres, connect, statement};
-use crate::{EventStore, FanOutStore, RowFilter, RowStore, StoreError, Table};
+use crate::{EventStore, FanOutStore, RowFilter, RowStore, StoreError, Table, TableRow};
 
 const RECIPIENTS: &str = "
     INSERT INTO shop.users (id, name, email, push_tokens, locale)
@@ -99,10 +99,12 @@ async fn recipients_are_listed_and_not_written() {
     let database = with_view().await;
     let store = database.open().await;
     let filter = RowFilter { limit: 100, ..RowFilter::default() };
-    let listed = store.list_rows(Table::Recipients, filter).await.unwrap();
+    let listed = store.list_rows(Table::Recipients, filter).await.unwrap().items;
     assert_eq!(listed.len(), 9);
-    assert_eq!(listed[3]["push_tokens"], json!(["one", "two"]));
-    let row = json!({ "user_type": "CUSTOMER", "user_id": "1" }).as_object().unwrap().clone();
+    let Some(TableRow::Recipient(gina)) = listed[3].typed() else { panic!("{:?}", listed[3]) };
+    assert_eq!(gina.push_tokens, ["one", "two"]);
+    let row = json!({ "user_type": "CUSTOMER", "user_id": "1" });
+    let row = TableRow::parse(Table::Recipients, &row).unwrap();
     let put = store.put_rows(Table::Recipients, vec![row]).await;
     assert!(matches!(put, Err(StoreError::ReadOnly(_))), "{put:?}");
     let key = vec!["CUSTOMER".to_owned(), "9".to_owned()];
