@@ -3,7 +3,6 @@
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
-use campanile_domain::status::SendStatus;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 use campanile_channels::Providers;
 use campanile_domain::channel::Channel;
 use campanile_domain::send::Outcome;
+use campanile_domain::status::SendStatus;
 use campanile_engine::EngineConfig;
 use campanile_engine::pipeline::send::InFlightQueue;
 use campanile_engine::pipeline::settle;

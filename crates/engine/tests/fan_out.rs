@@ -4,12 +4,12 @@
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
-use campanile_domain::status::{EventStatus, OutboxStatus, ProcessedStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use campanile_broker::{Broker, Message};
 use campanile_channels::Providers;
+use campanile_domain::status::{EventStatus, OutboxStatus, ProcessedStatus};
 use campanile_engine::EngineConfig;
 use campanile_engine::config::FanOutConfig;
 use campanile_engine::pipeline::fan_out::{FanOutWorkers, Report};

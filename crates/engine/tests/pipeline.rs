@@ -2,7 +2,6 @@
 
 mod support;
 
-use campanile_domain::status::{EventStatus, OutboxStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use campanile_broker::{Broker, Message};
 use campanile_channels::Providers;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, NotificationId};
+use campanile_domain::status::{EventStatus, OutboxStatus};
 use campanile_engine::EngineConfig;
 use campanile_engine::config::{RecoverConfig, RetainConfig};
 use campanile_store::conformance::TestDatabase;

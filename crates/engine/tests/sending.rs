@@ -3,13 +3,13 @@
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
-use campanile_domain::status::{EventStatus, SendStatus};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use campanile_channels::Providers;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::send::{OnDoubt, Outcome};
+use campanile_domain::status::{EventStatus, SendStatus};
 use campanile_engine::pipeline::send::{self, InFlightQueue, Next};
 use campanile_engine::pipeline::settle;
 use campanile_engine::{Engine, EngineConfig};

@@ -3,7 +3,6 @@
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
-use campanile_domain::status::{EventStatus, OutboxStatus};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use campanile_channels::Providers;
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::queue::Queue;
 use campanile_domain::send::{OnDoubt, Outcome};
+use campanile_domain::status::{EventStatus, OutboxStatus};
 use campanile_engine::pipeline::fan_out::FanOutWorkers;
 use campanile_engine::pipeline::send::InFlightQueue;
 use campanile_engine::pipeline::{publish, settle};

@@ -264,8 +264,16 @@ macro_rules! table_rows {
 
 table_rows!(Recipient, Entity, Preference, Setting, Route, Audience, Template);
 
-/// The rows to write, by the names of their columns.
-pub(crate) fn objects(table: Table, rows: Vec<TableRow>) -> Result<Vec<Map<String, Value>>, StoreError> {
+/// The rows to write, by the names of their columns. Ten thousand take milliseconds, so a blocking thread makes them.
+pub(crate) async fn objects(
+    table: Table,
+    rows: Vec<TableRow>,
+) -> Result<Vec<Map<String, Value>>, StoreError> {
+    let made = tokio::task::spawn_blocking(move || objects_of(table, rows)).await;
+    made.map_err(|error| StoreError::Unavailable(error.into()))?
+}
+
+fn objects_of(table: Table, rows: Vec<TableRow>) -> Result<Vec<Map<String, Value>>, StoreError> {
     let object = |row: TableRow| match serde_json::to_value(&row) {
         Ok(Value::Object(object)) if row.table() == table => Ok(object),
         _ => Err(StoreError::Refused(

@@ -1,6 +1,5 @@
 //! Looking at dead letters, and putting what they speak of back to where it failed.
 
-use campanile_domain::status::{EventStatus, OutboxStatus, ProcessedStatus, SendStatus};
 use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Sms};
@@ -11,6 +10,7 @@ use campanile_domain::id::{EventId, EventSeq, NotificationId, SendKey, UserId, U
 use campanile_domain::priority::Priority::{High, Normal};
 use campanile_domain::queue::Queue;
 use campanile_domain::send::{EXHAUSTED, REJECTED, SendState};
+use campanile_domain::status::{EventStatus, OutboxStatus, ProcessedStatus, SendStatus};
 use campanile_domain::template::Text;
 use campanile_domain::time::Timestamp;
 

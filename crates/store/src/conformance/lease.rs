@@ -1,11 +1,11 @@
 //! Claims of sends: who may send what, until when, and who takes over.
 
-use campanile_domain::status::SendStatus;
 use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Sms};
 use campanile_domain::priority::Priority::{High, Low, Normal};
 use campanile_domain::send::SendState;
+use campanile_domain::status::SendStatus;
 use campanile_domain::time::{Timestamp, later};
 
 use super::Fixture;

@@ -305,6 +305,7 @@ macro_rules! for_each_check {
             stages::an_event_that_fails_again_is_traced_to_the_last_time
             trace::an_unknown_event_has_no_trace
             trace::a_trace_tells_what_happened
+            trace::what_somebody_damaged_is_shown_as_it_is_stored
             trace::a_trace_names_who_was_considered
             trace::a_trace_comes_in_pages_of_users
             trace::a_trace_of_one_user_tells_of_nobody_else

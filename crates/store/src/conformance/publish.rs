@@ -1,6 +1,5 @@
 //! The second outbox on its way to the broker.
 
-use campanile_domain::status::OutboxStatus;
 use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Sms};
@@ -10,6 +9,7 @@ use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::id::{SendKey, UserId};
 use campanile_domain::priority::Priority::{self, High, Low, Normal};
 use campanile_domain::queue::Queue;
+use campanile_domain::status::OutboxStatus;
 use campanile_domain::template::Text;
 
 use super::Fixture;

@@ -1,14 +1,14 @@
 //! From a received message to a notification and a send.
 
-use campanile_domain::priority::Priority;
-use campanile_domain::status::{OutboxStatus, SendStatus};
 use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Sms, Websocket};
 use campanile_domain::event::{Failure, NewEvent};
 use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::id::{EntityId, EntityType, NotificationId, SendKey, UserId};
+use campanile_domain::priority::Priority;
 use campanile_domain::priority::Priority::{High, Low};
+use campanile_domain::status::{OutboxStatus, SendStatus};
 use campanile_domain::template::Text;
 use serde_json::json;
 

@@ -1,6 +1,5 @@
 //! Forgetting what is old, and what is never forgotten.
 
-use campanile_domain::status::{EventStatus, OutboxStatus, SendStatus};
 use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Sms, Websocket};
@@ -9,6 +8,7 @@ use campanile_domain::event::{Failure, NewEvent};
 use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::id::EventSeq;
 use campanile_domain::send::{AddressOutcome, AddressResult, REJECTED, SendState};
+use campanile_domain::status::{EventStatus, OutboxStatus, SendStatus};
 use campanile_domain::time::{self, Timestamp, between};
 use serde_json::json;
 

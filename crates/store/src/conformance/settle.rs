@@ -1,11 +1,11 @@
 //! What is written of an attempt, and when nothing is.
 
-use campanile_domain::id::{UserId, UserTypeName};
-use campanile_domain::status::SendStatus;
 use std::time::Duration;
 
 use campanile_domain::channel::Channel::{Email, Push, Slack, Sms};
+use campanile_domain::id::{UserId, UserTypeName};
 use campanile_domain::send::{EXHAUSTED, OutcomeKind, REJECTED, SendState};
+use campanile_domain::status::SendStatus;
 use campanile_domain::time::{Timestamp, later};
 
 use super::Fixture;

@@ -166,6 +166,29 @@ pub async fn a_trace_of_one_user_has_the_dead_letters_of_that_user_and_of_the_ev
     assert_eq!(fixture.trace("a").await.dead_letters.len(), 4);
 }
 
+pub async fn what_somebody_damaged_is_shown_as_it_is_stored(fixture: &Fixture) {
+    let jobs = notified(fixture, &[customer("42")]).await;
+    let sent = outcome(&jobs[0], SendState::Sent { external_id: None, at: Timestamp::UNIX_EPOCH });
+    fixture.settle(vec![Settlement { capture: Capture::Keep { html: None }, ..sent }]).await;
+    let (counts, decisions) =
+        (json!({ "FAX": { "SEND": 1 } }), json!([{ "user_id": "42", "audience": 1 }, 7]));
+    for damage in [
+        "UPDATE outbox SET priority = 'URGENT'",
+        "UPDATE notification SET priority = 'URGENT'",
+        "UPDATE captured_message SET channel = 'FAX'",
+        &format!("UPDATE processed_event SET counts = '{counts}', decisions = '{decisions}'"),
+    ] {
+        fixture.execute(damage).await;
+    }
+    let trace = fixture.trace("a").await;
+    let shown = json!([trace.outbox[0].priority, trace.notifications[0].priority]);
+    assert_eq!(shown, json!(["URGENT", "URGENT"]));
+    assert_eq!(json!(trace.processed.expect("the event was decided").counts), counts);
+    assert_eq!(json!(trace.decisions), decisions);
+    let captured = fixture.store.list_captured(None, 0, 10).await.expect("the database is there");
+    assert_eq!(json!(captured[0].channel), json!("FAX"));
+}
+
 async fn list(fixture: &Fixture, filter: EventFilter) -> Vec<ListedEvent> {
     fixture.store.list_events(filter).await.expect("the database is there")
 }

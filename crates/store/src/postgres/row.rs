@@ -19,7 +19,7 @@ impl RowStore for Postgres {
     async fn put_rows(&self, table: Table, rows: Vec<TableRow>) -> Result<u64, StoreError> {
         self.check_not_a_view(table).await?;
         let count = rows.len() as u64;
-        let rows = last_of_each_key(table.key(), row::objects(table, rows)?);
+        let rows = last_of_each_key(table.key(), row::objects(table, rows).await?);
         let rows = Value::Array(rows.into_iter().map(Value::Object).collect());
         self.execute(&upsert(table.description()), &[&rows]).await?;
         Ok(count)

@@ -8,8 +8,7 @@ use tokio_postgres::types::ToSql;
 use super::transaction::Transaction;
 use super::{Params, Postgres, statement};
 use crate::{
-    CapturedRow, DeadLetterRow, EventFilter, ListedEvent, StoreError, Trace, TraceFilter,
-    TraceStore,
+    CapturedRow, DeadLetterRow, EventFilter, ListedEvent, StoreError, Trace, TraceFilter, TraceStore,
 };
 use crate::{dead_letter, send_row, stored, trace};
 

@@ -15,7 +15,7 @@ use crate::{RowFilter, RowPage, RowStore, StoreError, Table, TableRow};
 #[async_trait]
 impl RowStore for Sqlite {
     async fn put_rows(&self, table: Table, rows: Vec<TableRow>) -> Result<u64, StoreError> {
-        let rows = row::objects(table, rows)?;
+        let rows = row::objects(table, rows).await?;
         self.write(move |session, _| {
             let description = table.description();
             let mut statement = session.prepare_cached(&upsert(description))?;

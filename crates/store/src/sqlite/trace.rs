@@ -8,8 +8,7 @@ use rusqlite::{ToSql, named_params};
 use super::session::Session;
 use super::{Sqlite, statement};
 use crate::{
-    CapturedRow, DeadLetterRow, EventFilter, ListedEvent, StoreError, Trace, TraceFilter,
-    TraceStore,
+    CapturedRow, DeadLetterRow, EventFilter, ListedEvent, StoreError, Trace, TraceFilter, TraceStore,
 };
 use crate::{dead_letter, send_row, stored, trace};
 

@@ -1,6 +1,7 @@
 //! Tests of what only SQLite has: its file, its plans, and its single writing thread. The conformance suite tests what
 //! all databases share.
 
+mod damage;
 mod file;
 mod group;
 mod plan;
