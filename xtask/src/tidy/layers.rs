@@ -33,6 +33,9 @@ const IMPURE: [&str; 4] = ["tokio", "rusqlite", "axum", "reqwest"];
 /// Shares no crate with what it tests.
 const STRANGER: &str = "campanile-torture";
 
+/// What tests share. Its users ship nothing of it, and it is on no layer, so that tests of every layer may use it.
+const TESTKIT: &str = "campanile-testkit";
+
 /// A crate may depend on crates of lower layers only.
 const LAYERS: [(&str, u8); 6] = [
     ("campanile", 3),
@@ -55,6 +58,7 @@ fn check_member(member: &Member) -> Vec<Violation> {
             impure(&member.name, dependency),
             upward(&member.name, dependency),
             familiar(&member.name, dependency),
+            shipped(member, dependency),
         ];
         for reason in reasons.into_iter().flatten() {
             violations.push(Violation::new(&member.path, member.line_of(dependency), reason));
@@ -88,8 +92,15 @@ fn upward(member: &str, dependency: &str) -> Option<String> {
 }
 
 fn familiar(member: &str, dependency: &str) -> Option<String> {
-    (member == STRANGER && layer(dependency).is_some())
+    ([STRANGER, TESTKIT].contains(&member) && layer(dependency).is_some())
         .then(|| format!("{member} may use HTTP and SQL only, not our crate {dependency}"))
+}
+
+/// Reports support of tests in what is shipped. The fault harness is a test itself.
+fn shipped(member: &Member, dependency: &str) -> Option<String> {
+    let is_shipped = member.shipped_dependencies.iter().any(|shipped| shipped == dependency);
+    (dependency == TESTKIT && is_shipped && member.name != STRANGER)
+        .then(|| format!("{dependency} is for tests only; move it to [dev-dependencies]"))
 }
 
 fn layer(name: &str) -> Option<u8> {
@@ -108,6 +119,7 @@ mod tests {
             path: "crates/x/Cargo.toml".into(),
             manifest,
             dependencies: dependencies.iter().map(ToString::to_string).collect(),
+            shipped_dependencies: dependencies.iter().map(ToString::to_string).collect(),
         };
         check_member(&member).iter().map(ToString::to_string).collect()
     }
@@ -154,6 +166,21 @@ mod tests {
     fn torture_knows_none_of_our_crates() {
         assert!(found(STRANGER, &["serde"]).is_empty());
         assert_eq!(found(STRANGER, &["campanile-domain"]).len(), 1);
+    }
+
+    #[test]
+    fn what_tests_share_is_not_shipped_and_knows_none_of_our_crates() {
+        assert_eq!(found("campanile-engine", &[TESTKIT]).len(), 1);
+        assert!(found(STRANGER, &[TESTKIT]).is_empty());
+        assert_eq!(found(TESTKIT, &["campanile-domain"]).len(), 1);
+        let member = Member {
+            name: "campanile-engine".into(),
+            path: "crates/x/Cargo.toml".into(),
+            manifest: "[dev-dependencies]\n".into(),
+            dependencies: vec![TESTKIT.into()],
+            shipped_dependencies: Vec::new(),
+        };
+        assert!(check_member(&member).is_empty());
     }
 
     #[test]

@@ -8,8 +8,8 @@ use super::Violation;
 use super::tree::File;
 
 /// Crates whose sources the maps name, as paths relative to `crates/`.
-const CRATES: [&str; 9] =
-    ["bench", "broker", "channels", "client", "domain", "engine", "server", "store", "torture"];
+const CRATES: [&str; 10] =
+    ["bench", "broker", "channels", "client", "domain", "engine", "server", "store", "testkit", "torture"];
 
 pub fn check(files: &[File]) -> Vec<Violation> {
     let known = known_paths(files);

@@ -28,6 +28,8 @@ pub struct Member {
     pub manifest: String,
     /// Dependencies of every kind, by their published names.
     pub dependencies: Vec<String>,
+    /// Those that are not only for tests.
+    pub shipped_dependencies: Vec<String>,
 }
 
 /// An external package.
@@ -118,6 +120,8 @@ struct Listed {
 #[derive(Debug, Deserialize)]
 struct Dependency {
     name: String,
+    /// `dev`, `build`, or none for an ordinary one.
+    kind: Option<String>,
 }
 
 impl Listed {
@@ -125,10 +129,13 @@ impl Listed {
         let manifest = fs::read_to_string(&self.manifest_path)
             .with_context(|| format!("cannot read {}", self.manifest_path.display()))?;
         let path = self.manifest_path.strip_prefix(root).unwrap_or(&self.manifest_path);
+        let is_shipped = |dependency: &&Dependency| dependency.kind.as_deref() != Some("dev");
+        let shipped = self.dependencies.iter().filter(is_shipped);
         Ok(Member {
             name: self.name,
             path: path.display().to_string(),
             manifest,
+            shipped_dependencies: shipped.map(|dependency| dependency.name.clone()).collect(),
             dependencies: self.dependencies.into_iter().map(|dependency| dependency.name).collect(),
         })
     }
@@ -187,7 +194,9 @@ pub mod tests {
     #[test]
     fn manifest_lines_are_found_by_whole_names() {
         let manifest = "[dependencies]\ntokio-util.workspace = true\ntokio = \"1\"\n".into();
-        let member = Member { name: "a".into(), path: "a".into(), manifest, dependencies: Vec::new() };
+        let (name, path, dependencies) = ("a".into(), "a".into(), Vec::new());
+        let member =
+            Member { name, path, manifest, shipped_dependencies: dependencies.clone(), dependencies };
         assert_eq!(member.line_of("tokio"), 3);
         assert_eq!(member.line_of("axum"), 1);
     }

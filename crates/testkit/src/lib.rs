@@ -1,0 +1,7 @@
+//! What tests of several crates share. It knows nothing of Campanile, and Campanile depends on it in tests only.
+
+mod back_end;
+mod until;
+
+pub use back_end::Backend;
+pub use until::{until, until_ok, within};

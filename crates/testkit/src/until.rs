@@ -1,0 +1,31 @@
+//! Waiting for what happens in other tasks or processes, without a guess how long it takes.
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+/// Far longer than anything takes, also on a machine with much else to do.
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Repeats `find` until it returns something; panics with `what` after a minute.
+pub async fn until<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
+    until_ok(what, async || find().await.ok_or("nothing")).await
+}
+
+/// Repeats `find` until it returns `Ok`; panics with `what` and with the last error after a minute.
+pub async fn until_ok<T, E: Debug>(what: &str, mut find: impl AsyncFnMut() -> Result<T, E>) -> T {
+    let begun = Instant::now();
+    loop {
+        let error = match find().await {
+            Ok(found) => return found,
+            Err(error) => error,
+        };
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "waited {WAIT_TIMEOUT:?} in vain until {what}: {error:#?}");
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// The result of something that must end by itself; panics after a minute.
+pub async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(WAIT_TIMEOUT, future).await.expect("this takes no time worth mentioning")
+}
