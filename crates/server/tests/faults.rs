@@ -6,6 +6,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
+use campanile_testkit::on_both;
 use reqwest::Method;
 use serde_json::{Value, json};
 use support::{Backend, Home, Server, reservation, staff, until};
@@ -121,65 +122,21 @@ async fn stops_in_order(backend: Backend) {
     assert!(attempts.into_iter().all(|count| count == 1), "{trace}");
 }
 
-/// Every boundary, on both back ends.
-macro_rules! faults {
-    ($($name:ident: $failpoint:literal;)+) => {
-        mod embedded {
-            use super::*;
-
-            $(#[tokio::test]
-            async fn $name() {
-                survives(Backend::Embedded, $failpoint).await;
-            })+
-        }
-
-        mod on_servers {
-            use super::*;
-
-            $(#[tokio::test]
-            async fn $name() {
-                survives(Backend::Servers, $failpoint).await;
-            })+
-        }
-    };
-}
-
-faults! {
-    killed_after_the_commit_of_accept: "accept.after_commit:2";
-    killed_in_fan_out_before_its_commit: "fan_out.before_commit";
-    killed_in_fan_out_after_its_commit: "fan_out.after_commit";
-    killed_in_a_later_fan_out_before_its_commit: "fan_out.before_commit:2";
-    killed_in_publish_before_the_confirm: "publish.before_confirm";
-    killed_in_publish_after_the_confirm: "publish.after_confirm";
-    killed_in_a_later_publish_after_the_confirm: "publish.after_confirm:2";
-    killed_in_receive_before_its_commit: "receive.before_commit";
-    killed_in_receive_after_its_commit_before_the_ack: "receive.after_commit";
-    killed_in_send_before_the_provider: "send.before_provider:7";
-    killed_in_send_after_the_provider: "send.after_provider:7";
-    killed_in_settle_before_its_commit: "settle.before_commit";
-    killed_in_settle_after_its_commit: "settle.after_commit";
-    killed_in_a_later_settle_before_its_commit: "settle.before_commit:2";
-}
-
-macro_rules! on_both {
-    ($($name:ident: $check:expr;)+) => {
-        $(mod $name {
-            use super::*;
-
-            #[tokio::test]
-            async fn embedded() {
-                ($check)(Backend::Embedded).await;
-            }
-
-            #[tokio::test]
-            async fn on_servers() {
-                ($check)(Backend::Servers).await;
-            }
-        })+
-    };
-}
-
 on_both! {
+    killed_after_the_commit_of_accept: |on| survives(on, "accept.after_commit:2");
+    killed_in_fan_out_before_its_commit: |on| survives(on, "fan_out.before_commit");
+    killed_in_fan_out_after_its_commit: |on| survives(on, "fan_out.after_commit");
+    killed_in_a_later_fan_out_before_its_commit: |on| survives(on, "fan_out.before_commit:2");
+    killed_in_publish_before_the_confirm: |on| survives(on, "publish.before_confirm");
+    killed_in_publish_after_the_confirm: |on| survives(on, "publish.after_confirm");
+    killed_in_a_later_publish_after_the_confirm: |on| survives(on, "publish.after_confirm:2");
+    killed_in_receive_before_its_commit: |on| survives(on, "receive.before_commit");
+    killed_in_receive_after_its_commit_before_the_ack: |on| survives(on, "receive.after_commit");
+    killed_in_send_before_the_provider: |on| survives(on, "send.before_provider:7");
+    killed_in_send_after_the_provider: |on| survives(on, "send.after_provider:7");
+    killed_in_settle_before_its_commit: |on| survives(on, "settle.before_commit");
+    killed_in_settle_after_its_commit: |on| survives(on, "settle.after_commit");
+    killed_in_a_later_settle_before_its_commit: |on| survives(on, "settle.before_commit:2");
     killed_between_chunks_of_a_large_audience: |on| survives_between_chunks(on, "fan_out.between_chunks:3");
     killed_before_the_commit_of_a_chunk_of_a_large_audience: |on| survives_between_chunks(on,
         "fan_out.before_commit:4");

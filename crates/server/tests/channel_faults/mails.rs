@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use campanile_testkit::on_both;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -1,25 +1,6 @@
 //! What happens to messages when the sender dies before, during and after the provider accepts, or the provider breaks
 //! off. On both back ends, with doubts resent and with doubts held.
 
-/// Tests on each back end.
-macro_rules! on_both {
-    ($($name:ident;)+) => {
-        $(mod $name {
-            use super::*;
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn embedded() {
-                super::$name(Backend::Embedded).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn on_servers() {
-                super::$name(Backend::Servers).await;
-            }
-        })+
-    };
-}
-
 mod mails;
 #[path = "../interface/providers.rs"]
 mod providers;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use campanile_testkit::on_both;
 use serde_json::{Value, json};
 
 use crate::providers::fcm::FcmRequest;

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use campanile_testkit::on_both;
 use serde_json::{Value, json};
 
 use crate::providers::http::{self, Replies, Reply};

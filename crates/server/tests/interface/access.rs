@@ -4,7 +4,7 @@ use reqwest::Method;
 use reqwest::header::{AUTHORIZATION, HOST};
 
 use crate::fresh::{Answer, Fresh};
-use crate::support::{KEY, reservation};
+use crate::support::{Backend, KEY, reservation};
 
 const GUARDED: [(Method, &str); 10] = [
     (Method::POST, "/v1/events"),
@@ -21,7 +21,7 @@ const GUARDED: [(Method, &str); 10] = [
 
 #[tokio::test]
 async fn without_the_key_nothing_is_answered_nor_done() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     for (method, path) in GUARDED {
         for authorization in [
             "",
@@ -50,7 +50,7 @@ async fn without_the_key_nothing_is_answered_nor_done() {
 
 #[tokio::test]
 async fn on_loopback_only_names_of_this_machine_are_answered() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     let port = server.url.rsplit(':').next().unwrap();
     for path in ["/healthz", "/metrics", "/v1/events", "/nowhere"] {
         for host in [
@@ -70,7 +70,7 @@ async fn on_loopback_only_names_of_this_machine_are_answered() {
 
 #[tokio::test]
 async fn wrong_methods_and_paths_are_problems_too() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     for (method, path, allowed) in [
         (Method::DELETE, "/v1/events", "POST"),
         (Method::PUT, "/v1/events", "POST"),

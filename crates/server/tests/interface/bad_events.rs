@@ -3,12 +3,13 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use campanile_testkit::on_both;
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
 use crate::fresh::{Answer, Fresh};
-use crate::support::{KEY, reservation};
+use crate::support::{Backend, KEY, reservation};
 
 fn event_with(field: &str, value: Value) -> Value {
     let mut event = reservation("bad");
@@ -31,9 +32,8 @@ async fn assert_nothing_written(server: &Fresh) {
     assert_eq!(server.captured().await.len(), 0);
 }
 
-#[tokio::test]
-async fn fields_of_the_wrong_type_are_named() {
-    let server = Fresh::start();
+async fn fields_of_the_wrong_type_are_named(backend: Backend) {
+    let server = Fresh::start(backend);
     let no_text = [json!(null), json!(true), json!(1.5), json!([]), json!({}), json!("")];
     for field in ["event_id", "event_type", "aggregate_type", "aggregate_id"] {
         for value in &no_text {
@@ -79,9 +79,8 @@ fn with_payload(event_id: &str, payload: &str) -> String {
     event.to_string().replace("\"HERE\"", payload)
 }
 
-#[tokio::test]
-async fn payloads_that_readers_disagree_on_are_refused_with_their_place() {
-    let server = Fresh::start();
+async fn payloads_that_readers_disagree_on_are_refused_with_their_place(backend: Backend) {
+    let server = Fresh::start(backend);
     let deep = format!("{{\"x\":{}{}}}", "[".repeat(2_000), "]".repeat(2_000));
     for (payload, words) in [
         (r#"{"n":[1e400]}"#, "`/n/0`"),
@@ -120,18 +119,16 @@ async fn payloads_that_readers_disagree_on_are_refused_with_their_place() {
     assert_nothing_written(&server).await;
 }
 
-#[tokio::test]
-async fn ids_that_no_url_can_name_are_refused() {
-    let server = Fresh::start();
+async fn ids_that_no_url_can_name_are_refused(backend: Backend) {
+    let server = Fresh::start(backend);
     for id in [".", ".."] {
         assert_refused(&server, &event_with("event_id", json!(id)), "/event_id").await;
     }
     assert_nothing_written(&server).await;
 }
 
-#[tokio::test]
-async fn events_that_sql_wrote_against_the_rules_fail_and_can_be_looked_at() {
-    let server = Fresh::start();
+async fn events_that_sql_wrote_against_the_rules_fail_and_can_be_looked_at(backend: Backend) {
+    let server = Fresh::start(backend);
     let insert = |id: &str, payload: &str| {
         format!(
             "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload)
@@ -154,9 +151,8 @@ async fn events_that_sql_wrote_against_the_rules_fail_and_can_be_looked_at() {
     );
 }
 
-#[tokio::test]
-async fn fields_beyond_their_limits_are_named() {
-    let server = Fresh::start();
+async fn fields_beyond_their_limits_are_named(backend: Backend) {
+    let server = Fresh::start(backend);
     for field in ["event_id", "event_type", "aggregate_type", "aggregate_id"] {
         for text in ["x".repeat(10_000), "x".repeat(201), "a\0b".to_owned(), "a\nb".to_owned()] {
             assert_refused(&server, &event_with(field, json!(text)), &format!("/{field}")).await;
@@ -174,9 +170,8 @@ async fn fields_beyond_their_limits_are_named() {
     assert_eq!(stored["event"]["payload"], largest["payload"]);
 }
 
-#[tokio::test]
-async fn bodies_that_are_no_events_are_refused() {
-    let server = Fresh::start();
+async fn bodies_that_are_no_events_are_refused(backend: Backend) {
+    let server = Fresh::start(backend);
     let deep = format!("{}{}", "[".repeat(1_000), "]".repeat(1_000));
     for body in ["7", "\"text\"", "null", "true", "[7]", "[null]", "[[]]", &deep] {
         let answer = server.send(Method::POST, "/v1/events", body.to_owned()).await;
@@ -214,10 +209,9 @@ async fn bodies_that_are_no_events_are_refused() {
     assert_nothing_written(&server).await;
 }
 
-#[tokio::test]
-async fn a_body_of_ten_megabytes_is_too_large_however_it_is_sent() {
+async fn a_body_of_ten_megabytes_is_too_large_however_it_is_sent(backend: Backend) {
     const BYTES: usize = 10_000_000;
-    let server = Fresh::start();
+    let server = Fresh::start(backend);
     for (method, path) in
         [(Method::POST, "/v1/events"), (Method::POST, "/v1/explain"), (Method::PUT, "/v1/recipients")]
     {
@@ -251,9 +245,8 @@ fn chunked(server: &Fresh, bytes: usize) -> String {
     answer
 }
 
-#[tokio::test]
-async fn queries_that_make_no_sense_are_named() {
-    let server = Fresh::start();
+async fn queries_that_make_no_sense_are_named(backend: Backend) {
+    let server = Fresh::start(backend);
     for (path, words) in [
         ("/v1/events?colour=red", ["`colour`", "event_type"]),
         ("/v1/events?Status=FAILED", ["`Status`", "status"]),
@@ -273,4 +266,15 @@ async fn queries_that_make_no_sense_are_named() {
     ] {
         server.try_get(path).await.assert_problem(422, "invalid-query").assert_says(&words);
     }
+}
+
+on_both! {
+    fields_of_the_wrong_type_are_named;
+    payloads_that_readers_disagree_on_are_refused_with_their_place;
+    ids_that_no_url_can_name_are_refused;
+    events_that_sql_wrote_against_the_rules_fail_and_can_be_looked_at;
+    fields_beyond_their_limits_are_named;
+    bodies_that_are_no_events_are_refused;
+    a_body_of_ten_megabytes_is_too_large_however_it_is_sent;
+    queries_that_make_no_sense_are_named;
 }

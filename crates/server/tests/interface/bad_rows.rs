@@ -1,10 +1,11 @@
 //! Invalid rows: each is refused with its position and field, and nothing of the request is stored.
 
+use campanile_testkit::on_both;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::fresh::{Fresh, encoded, with};
-use crate::support::{staff, until};
+use crate::support::{Backend, staff, until};
 
 const PATHS: [&str; 7] = [
     "/v1/recipients",
@@ -44,9 +45,8 @@ async fn assert_refused(server: &Fresh, path: &str, wrong: &[(Value, &str)]) {
     }
 }
 
-#[tokio::test]
-async fn people_and_entities_that_are_wrong_are_refused() {
-    let server = Fresh::start();
+async fn people_and_entities_that_are_wrong_are_refused(backend: Backend) {
+    let server = Fresh::start(backend);
     let wrong = [
         (json!({"user_type": "DOG"}), "/user_type"),
         (json!({"user_type": "ALL"}), "/user_type"),
@@ -120,9 +120,8 @@ const NO_ADDRESSES: [(&str, &str, &str); 25] = [
     ("locale", "Italian!", "language tag"),
 ];
 
-#[tokio::test]
-async fn addresses_that_can_not_be_sent_to_are_refused() {
-    let server = Fresh::start();
+async fn addresses_that_can_not_be_sent_to_are_refused(backend: Backend) {
+    let server = Fresh::start(backend);
     let path = "/v1/recipients";
     for (field, value, word) in NO_ADDRESSES {
         let bad = with(&good(path), &json!({field: value}));
@@ -147,9 +146,8 @@ async fn addresses_that_can_not_be_sent_to_are_refused() {
     }
 }
 
-#[tokio::test]
-async fn preferences_and_settings_that_are_wrong_are_refused() {
-    let server = Fresh::start();
+async fn preferences_and_settings_that_are_wrong_are_refused(backend: Backend) {
+    let server = Fresh::start(backend);
     let for_both = [
         (json!({"channel": "FAX"}), "/channel"),
         (json!({"channel": "email"}), "/channel"),
@@ -194,9 +192,8 @@ async fn preferences_and_settings_that_are_wrong_are_refused() {
     assert_refused(&server, "/v1/settings", &of_groups).await;
 }
 
-#[tokio::test]
-async fn rules_that_are_wrong_are_refused() {
-    let server = Fresh::start();
+async fn rules_that_are_wrong_are_refused(backend: Backend) {
+    let server = Fresh::start(backend);
     let routes = [
         (json!({"channel": "FAX"}), "/channel"),
         (json!({"mandatory": 1}), "/mandatory"),
@@ -246,9 +243,8 @@ async fn rules_that_are_wrong_are_refused() {
     assert_refused(&server, "/v1/templates", &templates).await;
 }
 
-#[tokio::test]
-async fn a_language_has_one_row_however_it_is_written() {
-    let server = Fresh::start();
+async fn a_language_has_one_row_however_it_is_written(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     let row = |locale: &str, title: &str| {
         json!({"event_type": "RESERVATION_REQUESTED", "locale": locale,
@@ -290,9 +286,8 @@ async fn a_language_has_one_row_however_it_is_written() {
     }
 }
 
-#[tokio::test]
-async fn one_bad_row_among_a_hundred_keeps_all_out() {
-    let server = Fresh::start();
+async fn one_bad_row_among_a_hundred_keeps_all_out(backend: Backend) {
+    let server = Fresh::start(backend);
     for path in PATHS {
         let before = server.items(path).await;
         let row = |n: usize| match path {
@@ -312,9 +307,8 @@ async fn one_bad_row_among_a_hundred_keeps_all_out() {
     }
 }
 
-#[tokio::test]
-async fn what_is_no_array_of_rows_is_refused() {
-    let server = Fresh::start();
+async fn what_is_no_array_of_rows_is_refused(backend: Backend) {
+    let server = Fresh::start(backend);
     for path in PATHS {
         let before = server.items(path).await;
         for body in [
@@ -346,9 +340,8 @@ async fn what_is_no_array_of_rows_is_refused() {
     }
 }
 
-#[tokio::test]
-async fn queries_that_make_no_sense_are_named() {
-    let server = Fresh::start();
+async fn queries_that_make_no_sense_are_named(backend: Backend) {
+    let server = Fresh::start(backend);
     for path in PATHS {
         let parts = match path {
             "/v1/recipients" | "/v1/entities" | "/v1/routing" | "/v1/audiences" => 2,
@@ -388,4 +381,15 @@ async fn queries_that_make_no_sense_are_named() {
     }
     let answer = server.try_get("/v1/recipients?active=perhaps").await;
     answer.assert_problem(422, "invalid-query").assert_says(&["active", "perhaps"]);
+}
+
+on_both! {
+    people_and_entities_that_are_wrong_are_refused;
+    addresses_that_can_not_be_sent_to_are_refused;
+    preferences_and_settings_that_are_wrong_are_refused;
+    rules_that_are_wrong_are_refused;
+    a_language_has_one_row_however_it_is_written;
+    one_bad_row_among_a_hundred_keeps_all_out;
+    what_is_no_array_of_rows_is_refused;
+    queries_that_make_no_sense_are_named;
 }

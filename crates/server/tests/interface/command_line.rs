@@ -3,12 +3,13 @@
 use std::io::Write;
 use std::process::Stdio;
 
+use campanile_testkit::on_both;
 use serde_json::{Value, json};
 
 use crate::command::{Ran, Watched, cli};
 use crate::fresh::{Fresh, encoded, event, with};
 use crate::support::home::campanile;
-use crate::support::{reservation, staff, until};
+use crate::support::{Backend, reservation, staff, until};
 
 const WORLD: &str = include_str!("../../presets/demo.json");
 const RESERVATION: [&str; 4] = ["--type", "RESERVATION_REQUESTED", "--aggregate", "RESTAURANT:5"];
@@ -32,9 +33,8 @@ fn assert_line(said: &str, parts: &[&str]) {
     assert!(found, "no line has {parts:?}:\n{said}");
 }
 
-#[tokio::test]
-async fn a_trace_says_why_bruno_got_no_push() {
-    let server = Fresh::start();
+async fn a_trace_says_why_bruno_got_no_push(backend: Backend) {
+    let server = Fresh::start(backend);
     world(&server).await;
     run(&server, &["emit", "--id", "evt 1/ü"], &RESERVATION).succeeded();
     server.settled("evt%201%2F%C3%BC").await;
@@ -62,9 +62,8 @@ async fn a_trace_says_why_bruno_got_no_push() {
     assert_line(&said, &["NO_AUDIENCE: ", "PUT /v1/audiences"]);
 }
 
-#[tokio::test]
-async fn emit_hands_in_an_event() {
-    let server = Fresh::start();
+async fn emit_hands_in_an_event(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     let payload = r#"{"guest": "John Doe", "party": 4}"#;
     let said = run(&server, &["emit", "--id", "evt-1", "--payload", payload], &RESERVATION).succeeded();
@@ -99,9 +98,8 @@ async fn emit_hands_in_an_event() {
     assert_eq!(server.settled("evt-3").await["event"]["payload"]["guest"], "John Doe");
 }
 
-#[tokio::test]
-async fn mistakes_are_told_with_what_to_do() {
-    let server = Fresh::start();
+async fn mistakes_are_told_with_what_to_do(backend: Backend) {
+    let server = Fresh::start(backend);
     for (arguments, code, words) in [
         (["emit", "--type", "T", "--aggregate", "RESTAURANT"].as_slice(), 2, ["--aggregate", "TYPE:ID"]),
         (&["explain", "--type", "T", "--aggregate", "5"], 2, ["--aggregate", "TYPE:ID"]),
@@ -144,9 +142,8 @@ async fn mistakes_are_told_with_what_to_do() {
     }
 }
 
-#[tokio::test]
-async fn explain_answers_before_anything_is_sent() {
-    let server = Fresh::start();
+async fn explain_answers_before_anything_is_sent(backend: Backend) {
+    let server = Fresh::start(backend);
     world(&server).await;
     let said = run(&server, &["explain", "--at", "2026-01-21T12:00:00Z"], &RESERVATION).succeeded();
     assert_line(&said, &["RESERVATION_REQUESTED", "RESTAURANT:5", "EMAIL", "WEBSOCKET"]);
@@ -168,9 +165,8 @@ async fn explain_answers_before_anything_is_sent() {
     assert_eq!(server.items("/v1/events").await.len(), 0);
 }
 
-#[tokio::test]
-async fn tail_shows_events_as_they_come_and_how_they_end() {
-    let server = Fresh::start();
+async fn tail_shows_events_as_they_come_and_how_they_end(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     for n in 1..=3 {
         server.emit(&reservation(&format!("old-{n}"))).await;
@@ -205,10 +201,9 @@ async fn tail_shows_events_as_they_come_and_how_they_end() {
 }
 
 /// Text that a producer may write by SQL, and that a terminal would obey.
-#[tokio::test]
-async fn nothing_that_sql_wrote_reaches_the_terminal_as_a_command() {
+async fn nothing_that_sql_wrote_reaches_the_terminal_as_a_command(backend: Backend) {
     const HARMFUL: &str = "x\u{1b}[2J\u{9b}31m\u{7f}\u{202e}";
-    let server = Fresh::start();
+    let server = Fresh::start(backend);
     let insert = format!(
         "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id)
          VALUES ('{HARMFUL}', 'T\n{HARMFUL}', 'A{HARMFUL}', '5');
@@ -238,4 +233,13 @@ async fn nothing_that_sql_wrote_reaches_the_terminal_as_a_command() {
     let ran = cli(&server, &["trace", unknown]);
     assert!(!ran.err.contains('\u{1b}'), "{ran:?}");
     ran.failed(3, &["missing\\u001b[2J"]);
+}
+
+on_both! {
+    a_trace_says_why_bruno_got_no_push;
+    emit_hands_in_an_event;
+    mistakes_are_told_with_what_to_do;
+    explain_answers_before_anything_is_sent;
+    tail_shows_events_as_they_come_and_how_they_end;
+    nothing_that_sql_wrote_reaches_the_terminal_as_a_command;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use reqwest::Method;
 
 use crate::fresh::{Answer, Fresh};
-use crate::support::{KEY, until};
+use crate::support::{Backend, KEY, until};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -48,7 +48,7 @@ fn stalled_body(server: &Fresh) -> TcpStream {
 
 #[tokio::test]
 async fn clients_that_send_half_a_request_keep_nobody_out() {
-    let server = Fresh::start_with(&[("CAMPANILE_SERVER__MAX_CONNECTIONS", "20")]);
+    let server = Fresh::start_with(Backend::Embedded, &[("CAMPANILE_SERVER__MAX_CONNECTIONS", "20")]);
     let clients: Vec<TcpStream> = (0..80).map(|_| sent(&server, "GET")).collect();
     assert_eq!(server.try_get("/v1/events").await.status, 200);
     assert_eq!(Answer::to(server.request(Method::GET, "/healthz")).await.status, 200);
@@ -63,7 +63,7 @@ async fn clients_that_send_half_a_request_keep_nobody_out() {
 
 #[tokio::test]
 async fn health_is_told_while_every_connection_serves_a_request() {
-    let server = Fresh::start_with(&[("CAMPANILE_SERVER__MAX_CONNECTIONS", "4")]);
+    let server = Fresh::start_with(Backend::Embedded, &[("CAMPANILE_SERVER__MAX_CONNECTIONS", "4")]);
     let clients: Vec<TcpStream> = (0..4).map(|_| stalled_body(&server)).collect();
     let refused = until("the clients are served", async || {
         let answer = server.try_get("/v1/events").await;
@@ -81,10 +81,10 @@ async fn health_is_told_while_every_connection_serves_a_request() {
 
 #[tokio::test]
 async fn what_does_not_arrive_is_not_waited_for() {
-    let server = Fresh::start_with(&[
-        ("CAMPANILE_SERVER__HEADER_TIMEOUT", "300ms"),
-        ("CAMPANILE_SERVER__BODY_TIMEOUT", "300ms"),
-    ]);
+    let server = Fresh::start_with(
+        Backend::Embedded,
+        &[("CAMPANILE_SERVER__HEADER_TIMEOUT", "300ms"), ("CAMPANILE_SERVER__BODY_TIMEOUT", "300ms")],
+    );
     assert_eq!(answer_to(&server, "GET /healthz HT"), "", "half a head");
     let idle = answer_to(&server, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(idle.starts_with("http/1.1 200 ") && !idle.contains("connection: close"), "{idle}");
@@ -102,7 +102,7 @@ async fn what_does_not_arrive_is_not_waited_for() {
 
 #[tokio::test]
 async fn heads_are_bounded() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     let long = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: {}\r\n\r\n", "a".repeat(17_000));
     let many = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X-A: a\r\n".repeat(100));
     let path = format!("GET /healthz?{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "a".repeat(17_000));
@@ -114,7 +114,7 @@ async fn heads_are_bounded() {
 
 #[tokio::test]
 async fn an_answer_before_the_end_of_the_body_says_that_it_closes() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     let head = |extra: &str| format!("POST /v1/events HTTP/1.1\r\nHost: localhost\r\n{extra}\r\n");
     let too_large =
         head(&format!("Authorization: Bearer {KEY}\r\nContent-Length: 99000000\r\nExpect: 100-continue\r\n"));
@@ -127,7 +127,7 @@ async fn an_answer_before_the_end_of_the_body_says_that_it_closes() {
 
 #[tokio::test]
 async fn a_host_has_no_case_and_is_named_once() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     let ask = |target: &str, hosts: &str| {
         let answer =
             answer_to(&server, &format!("GET {target} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n"));

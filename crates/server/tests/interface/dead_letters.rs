@@ -1,11 +1,12 @@
 //! Dead letters: filtered, paged, and replayed without duplicates.
 
+use campanile_testkit::on_both;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::command::cli;
 use crate::fresh::{Answer, Fresh, event};
-use crate::support::{reservation, staff, until};
+use crate::support::{Backend, reservation, staff, until};
 
 const DEAD_LETTERS_PATH: &str = "/v1/dead-letters";
 
@@ -49,10 +50,9 @@ async fn processed(server: &Fresh, id: &str) -> Value {
     .await
 }
 
-#[tokio::test]
-async fn an_event_without_recipients_is_replayed_once_somebody_is_there() {
+async fn an_event_without_recipients_is_replayed_once_somebody_is_there(backend: Backend) {
     // Longer than the test waits: the replay wakes the fan-out.
-    let server = Fresh::start_with(&[("CAMPANILE_FAN_OUT__POLL_INTERVAL", "10m")]);
+    let server = Fresh::start_with(backend, &[("CAMPANILE_FAN_OUT__POLL_INTERVAL", "10m")]);
     fail(&server, &["evt-1"]).await;
     let dead_letter = dead_letters(&server, "event_id=evt-1").await.remove(0);
     assert_eq!((&dead_letter["stage"], &dead_letter["reason"]), (&json!("fan_out"), &json!("NO_RECIPIENTS")));
@@ -73,9 +73,8 @@ async fn an_event_without_recipients_is_replayed_once_somebody_is_there() {
     assert_eq!(server.captured().await, captured);
 }
 
-#[tokio::test]
-async fn what_fails_again_has_another_dead_letter() {
-    let server = Fresh::start();
+async fn what_fails_again_has_another_dead_letter(backend: Backend) {
+    let server = Fresh::start(backend);
     fail(&server, &["evt-1"]).await;
     let first = dead_letters(&server, "").await.remove(0);
     assert_eq!(replay(&server, json!({"event_id": "evt-1"})).await, replayed(1));
@@ -86,9 +85,8 @@ async fn what_fails_again_has_another_dead_letter() {
     assert_eq!(dead_letters(&server, "event_id=evt-1&replayed=true").await.len(), 2);
 }
 
-#[tokio::test]
-async fn dead_letters_are_found_by_what_is_known_of_them_page_by_page() {
-    let server = Fresh::start();
+async fn dead_letters_are_found_by_what_is_known_of_them_page_by_page(backend: Backend) {
+    let server = Fresh::start(backend);
     let ids = ["evt-1", "evt-2", "evt-3", "evt-4", "evt-5"];
     fail(&server, &ids).await;
     server.emit(&event("evt-6", "ECLIPSE", "MOON", 1)).await;
@@ -111,9 +109,8 @@ async fn dead_letters_are_found_by_what_is_known_of_them_page_by_page() {
     assert_eq!(dead_letters(&server, "replayed=false").await.len(), 6);
 }
 
-#[tokio::test]
-async fn a_replay_takes_what_the_filter_says_and_no_more_than_its_limit() {
-    let server = Fresh::start();
+async fn a_replay_takes_what_the_filter_says_and_no_more_than_its_limit(backend: Backend) {
+    let server = Fresh::start(backend);
     fail(&server, &["evt-1", "evt-2", "evt-3", "evt-4"]).await;
     let all = dead_letters(&server, "").await;
     let id = |place: usize| all[place]["id"].clone();
@@ -137,10 +134,9 @@ async fn a_replay_takes_what_the_filter_says_and_no_more_than_its_limit() {
 }
 
 /// More than one transaction. They fail again at once, and the walk does not follow them.
-#[tokio::test]
-async fn many_are_replayed_each_once_however_soon_they_fail_again() {
+async fn many_are_replayed_each_once_however_soon_they_fail_again(backend: Backend) {
     const MANY: usize = 2_100;
-    let server = Fresh::start();
+    let server = Fresh::start(backend);
     let events: Vec<Value> = (1..=MANY).map(|n| reservation(&format!("evt-{n}"))).collect();
     for some in events.chunks(700) {
         server.emit(&json!(some)).await;
@@ -169,9 +165,8 @@ async fn without_text(server: &Fresh) {
         .await;
 }
 
-#[tokio::test]
-async fn what_makes_no_sense_is_named() {
-    let server = Fresh::start();
+async fn what_makes_no_sense_is_named(backend: Backend) {
+    let server = Fresh::start(backend);
     for (query, word) in [
         ("colour=red", "`colour`"),
         ("after=1", "`after`"),
@@ -212,9 +207,8 @@ async fn what_makes_no_sense_is_named() {
     keyless.assert_problem(401, "unauthorized");
 }
 
-#[tokio::test]
-async fn the_command_line_lists_and_replays() {
-    let server = Fresh::start();
+async fn the_command_line_lists_and_replays(backend: Backend) {
+    let server = Fresh::start(backend);
     assert!(cli(&server, &["dead-letters", "list"]).succeeded().contains("there are no dead letters"));
     fail(&server, &["evt-1", "evt-2"]).await;
     server.emit(&event("evt-3", "ECLIPSE", "MOON", 1)).await;
@@ -262,9 +256,8 @@ async fn the_command_line_lists_and_replays() {
     cli(&server, &["dead-letters"]).failed(2, &["list", "replay"]);
 }
 
-#[tokio::test]
-async fn a_row_that_had_no_text_is_replayed_when_its_template_is_mended_and_not_before() {
-    let server = Fresh::start();
+async fn a_row_that_had_no_text_is_replayed_when_its_template_is_mended_and_not_before(backend: Backend) {
+    let server = Fresh::start(backend);
     without_text(&server).await;
     server.emit(&reservation("evt-1")).await;
     server.settled("evt-1").await;
@@ -303,4 +296,15 @@ async fn a_row_that_had_no_text_is_replayed_when_its_template_is_mended_and_not_
     let told = server.captured().await;
     assert_eq!(told.len(), told_before.len() + 3, "who was told is not told again: {told:?}");
     assert!(told.values().all(|times| *times == 1), "{told:?}");
+}
+
+on_both! {
+    an_event_without_recipients_is_replayed_once_somebody_is_there;
+    what_fails_again_has_another_dead_letter;
+    dead_letters_are_found_by_what_is_known_of_them_page_by_page;
+    a_replay_takes_what_the_filter_says_and_no_more_than_its_limit;
+    many_are_replayed_each_once_however_soon_they_fail_again;
+    what_makes_no_sense_is_named;
+    the_command_line_lists_and_replays;
+    a_row_that_had_no_text_is_replayed_when_its_template_is_mended_and_not_before;
 }

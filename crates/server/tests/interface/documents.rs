@@ -6,11 +6,12 @@ use std::process::Command;
 
 use campanile_domain::people::recipient::{Entity, Recipient};
 use campanile_domain::rules::row::{Audience, Preference, Route, Row, Setting, Template};
+use campanile_testkit::on_both;
 use serde_json::{Value, json};
 
 use crate::command::Ran;
 use crate::fresh::Fresh;
-use crate::support::KEY;
+use crate::support::{Backend, KEY};
 
 const GUIDE: &str = include_str!("../../../../docs/guides/people-and-rules.md");
 /// The address of the server in the documents.
@@ -50,9 +51,8 @@ pub fn shell(folder: &Path) -> Command {
     shell
 }
 
-#[tokio::test]
-async fn every_example_of_the_guide_on_people_and_rules_works() {
-    let server = Fresh::start();
+async fn every_example_of_the_guide_on_people_and_rules_works(backend: Backend) {
+    let server = Fresh::start(backend);
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("campanile-data")).unwrap();
     std::fs::write(folder.path().join("campanile-data/admin.key"), KEY).unwrap();
@@ -117,4 +117,8 @@ fn the_guide_has_every_field_and_an_example_of_each_call() {
             assert!(chapter.contains(&format!("`{column}`")), "`{column}` is not below {heading}");
         }
     }
+}
+
+on_both! {
+    every_example_of_the_guide_on_people_and_rules_works;
 }

@@ -1,15 +1,15 @@
 //! Emitting events: one, an array, lines; repeated, contradictory, and too many.
 
+use campanile_testkit::on_both;
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
 use crate::fresh::{Answer, Fresh, with};
-use crate::support::{KEY, reservation, staff};
+use crate::support::{Backend, KEY, reservation, staff};
 
-#[tokio::test]
-async fn the_same_event_again_is_known_and_another_body_is_refused() {
-    let server = Fresh::start();
+async fn the_same_event_again_is_known_and_another_body_is_refused(backend: Backend) {
+    let server = Fresh::start(backend);
     let first = server.post("/v1/events", &reservation("evt-1")).await;
     assert_eq!(first.status, 202);
     assert_eq!(first.body, json!({"event_id": "evt-1", "created": true}));
@@ -37,9 +37,8 @@ async fn the_same_event_again_is_known_and_another_body_is_refused() {
     assert_eq!(server.items("/v1/events").await.len(), 1);
 }
 
-#[tokio::test]
-async fn arrays_and_lines_are_answered_in_their_order() {
-    let server = Fresh::start();
+async fn arrays_and_lines_are_answered_in_their_order(backend: Backend) {
+    let server = Fresh::start(backend);
     let created = |id: &str, created: bool| json!({"event_id": id, "created": created});
     let array = json!([reservation("z"), reservation("a"), reservation("m")]);
     let answer = server.post("/v1/events", &array).await;
@@ -64,9 +63,8 @@ async fn arrays_and_lines_are_answered_in_their_order() {
     assert_eq!(server.emit(&json!([])).await, json!([]));
 }
 
-#[tokio::test]
-async fn a_batch_with_something_wrong_in_it_writes_nothing() {
-    let server = Fresh::start();
+async fn a_batch_with_something_wrong_in_it_writes_nothing(backend: Backend) {
+    let server = Fresh::start(backend);
     server.emit(&reservation("known")).await;
     let other = with(&reservation("known"), &json!({"payload": {"guest": "Jane"}}));
     let invalid = with(&reservation("invalid"), &json!({"event_type": ""}));
@@ -93,9 +91,8 @@ async fn a_batch_with_something_wrong_in_it_writes_nothing() {
     assert_eq!(server.get("/v1/events/known").await["event"]["payload"]["guest"], "John Doe");
 }
 
-#[tokio::test]
-async fn an_id_twice_in_one_call_counts_once_or_contradicts_itself() {
-    let server = Fresh::start();
+async fn an_id_twice_in_one_call_counts_once_or_contradicts_itself(backend: Backend) {
+    let server = Fresh::start(backend);
     let twice = server.emit(&json!([reservation("evt-1"), reservation("evt-2"), reservation("evt-1")])).await;
     let created: Vec<&Value> = twice.as_array().unwrap().iter().map(|a| &a["created"]).collect();
     assert_eq!(created, [true, true, false]);
@@ -110,9 +107,8 @@ async fn an_id_twice_in_one_call_counts_once_or_contradicts_itself() {
     assert_eq!(server.items("/v1/events").await.len(), 2);
 }
 
-#[tokio::test]
-async fn numbers_are_ids_too() {
-    let server = Fresh::start();
+async fn numbers_are_ids_too(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     let event =
         json!({"event_id": 7, "event_type": "TEST", "aggregate_type": "RESTAURANT", "aggregate_id": 5});
@@ -124,9 +120,8 @@ async fn numbers_are_ids_too() {
     assert_eq!(server.emit(&with(&event, &json!({"event_id": "7"}))).await["created"], false);
 }
 
-#[tokio::test]
-async fn a_thousand_events_at_once_are_accepted_and_not_one_more() {
-    let server = Fresh::start();
+async fn a_thousand_events_at_once_are_accepted_and_not_one_more(backend: Backend) {
+    let server = Fresh::start(backend);
     let many = |count: usize| json!((0..count).map(|n| reservation(&format!("evt-{n}"))).collect::<Vec<_>>());
     let answer = server.post("/v1/events", &many(1001)).await;
     answer.assert_problem(422, "invalid").assert_says(&["1000", "1001"]);
@@ -134,4 +129,13 @@ async fn a_thousand_events_at_once_are_accepted_and_not_one_more() {
     let answers = server.emit(&many(1000)).await;
     assert_eq!(answers.as_array().unwrap().len(), 1000);
     assert!(answers.as_array().unwrap().iter().all(|answer| answer["created"] == true));
+}
+
+on_both! {
+    the_same_event_again_is_known_and_another_body_is_refused;
+    arrays_and_lines_are_answered_in_their_order;
+    a_batch_with_something_wrong_in_it_writes_nothing;
+    an_id_twice_in_one_call_counts_once_or_contradicts_itself;
+    numbers_are_ids_too;
+    a_thousand_events_at_once_are_accepted_and_not_one_more;
 }

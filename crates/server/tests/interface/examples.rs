@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use campanile_testkit::on_both;
 use serde_json::{Value, json};
 
 use crate::fresh::{Fresh, event, with};
-use crate::support::{reservation, staff};
+use crate::support::{Backend, reservation, staff};
 
 const AFTERNOON: &str = "2026-01-21T15:00:00Z";
 const NIGHT: &str = "2026-01-21T23:00:00Z";
@@ -88,9 +89,8 @@ async fn restaurant(server: &Fresh, people: usize) {
     server.put("/v1/preferences", preferences("RESTAURANT_USER", 1, &json!({"enabled": true}))).await;
 }
 
-#[tokio::test]
-async fn a_reservation_in_the_afternoon_goes_by_what_the_group_has_on() {
-    let server = Fresh::start();
+async fn a_reservation_in_the_afternoon_goes_by_what_the_group_has_on(backend: Backend) {
+    let server = Fresh::start(backend);
     restaurant(&server, 1).await;
     let explained = explain(&server, &reservation("evt-1"), AFTERNOON).await;
     let channels = &explained["RESTAURANT_USER 1"];
@@ -99,9 +99,8 @@ async fn a_reservation_in_the_afternoon_goes_by_what_the_group_has_on() {
     assert_eq!(emit(&server, &reservation("evt-1")).await, explained);
 }
 
-#[tokio::test]
-async fn at_night_quiet_hours_leave_the_web_socket() {
-    let server = Fresh::start();
+async fn at_night_quiet_hours_leave_the_web_socket(backend: Backend) {
+    let server = Fresh::start(backend);
     restaurant(&server, 1).await;
     let quiet = json!({"quiet_hours_start": "22:00", "quiet_hours_end": "08:00"});
     server.put("/v1/preferences", preferences("RESTAURANT_USER", 1, &quiet)).await;
@@ -133,9 +132,8 @@ async fn at_night_quiet_hours_leave_the_web_socket() {
     assert_eq!(sent(&urgent["RESTAURANT_USER 1"]), ["EMAIL", "PUSH", "WEBSOCKET"]);
 }
 
-#[tokio::test]
-async fn three_staff_of_whom_one_has_push_off_are_eight_rows() {
-    let server = Fresh::start();
+async fn three_staff_of_whom_one_has_push_off_are_eight_rows(backend: Backend) {
+    let server = Fresh::start(backend);
     restaurant(&server, 3).await;
     let off = json!([{"user_type": "RESTAURANT_USER", "user_id": 3, "channel": "PUSH", "enabled": false}]);
     server.put("/v1/preferences", off).await;
@@ -147,9 +145,8 @@ async fn three_staff_of_whom_one_has_push_off_are_eight_rows() {
     assert_eq!(decided["RESTAURANT_USER 3"]["PUSH"], "USER_OFF");
 }
 
-#[tokio::test]
-async fn text_messages_for_managers_leave_out_the_waiter() {
-    let server = Fresh::start();
+async fn text_messages_for_managers_leave_out_the_waiter(backend: Backend) {
+    let server = Fresh::start(backend);
     restaurant(&server, 2).await;
     let managers =
         json!([{"entity_type": "RESTAURANT", "entity_id": 5, "channel": "SMS", "roles": ["MANAGER"]}]);
@@ -169,9 +166,8 @@ fn person(user_type: &str, user_id: u32) -> Value {
     })
 }
 
-#[tokio::test]
-async fn an_agency_without_push_is_told_by_the_others() {
-    let server = Fresh::start();
+async fn an_agency_without_push_is_told_by_the_others(backend: Backend) {
+    let server = Fresh::start(backend);
     let agent =
         with(&person("AGENCY_USER", 7), &json!({"entity_type": "AGENCY", "entity_id": 10, "role": "AGENT"}));
     server.put("/v1/recipients", json!([agent])).await;
@@ -184,9 +180,8 @@ async fn an_agency_without_push_is_told_by_the_others() {
     assert_eq!(decided["AGENCY_USER 7"]["PUSH"], "GROUP_OFF");
 }
 
-#[tokio::test]
-async fn a_customer_has_no_group_and_gets_every_channel() {
-    let server = Fresh::start();
+async fn a_customer_has_no_group_and_gets_every_channel(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", json!([person("CUSTOMER", 42), person("CUSTOMER", 43)])).await;
     let event = event("evt-1", "RESERVATION_CONFIRMED", "CUSTOMER", 42);
     let decided = emit(&server, &event).await;
@@ -195,9 +190,8 @@ async fn a_customer_has_no_group_and_gets_every_channel() {
     assert_eq!(sent(&decided["CUSTOMER 42"]), CHANNELS);
 }
 
-#[tokio::test]
-async fn a_chat_message_goes_by_web_socket_though_the_user_has_all_off() {
-    let server = Fresh::start();
+async fn a_chat_message_goes_by_web_socket_though_the_user_has_all_off(backend: Backend) {
+    let server = Fresh::start(backend);
     restaurant(&server, 1).await;
     server.put("/v1/settings", settings("RESTAURANT", 5, "none")).await;
     server.put("/v1/preferences", preferences("RESTAURANT_USER", 1, &json!({"enabled": false}))).await;
@@ -211,9 +205,8 @@ async fn a_chat_message_goes_by_web_socket_though_the_user_has_all_off() {
     assert!(["EMAIL", "PUSH", "SMS", "SLACK"].iter().all(|channel| channels[*channel] == "NOT_ROUTED"));
 }
 
-#[tokio::test]
-async fn three_audiences_are_four_notifications() {
-    let server = Fresh::start();
+async fn three_audiences_are_four_notifications(backend: Backend) {
+    let server = Fresh::start(backend);
     let waiter = with(&person("RESTAURANT_USER", 50), &json!({"entity_type": "RESTAURANT", "entity_id": 5}));
     // The waiter's id is also a customer's, who is not concerned.
     let people = [
@@ -254,9 +247,8 @@ async fn three_audiences_are_four_notifications() {
     assert_eq!(audiences, BTreeSet::from(["admins", "customer", "staff"].map(str::to_owned)));
 }
 
-#[tokio::test]
-async fn explaining_writes_nothing() {
-    let server = Fresh::start();
+async fn explaining_writes_nothing(backend: Backend) {
+    let server = Fresh::start(backend);
     restaurant(&server, 3).await;
     for at in [AFTERNOON, NIGHT] {
         explain(&server, &with(&reservation("evt-1"), &json!({"event_id": null})), at).await;
@@ -265,4 +257,16 @@ async fn explaining_writes_nothing() {
     assert_eq!(server.items("/v1/events").await.len(), 0);
     assert_eq!(server.captured().await.len(), 0);
     assert_eq!(server.emit(&reservation("evt-1")).await["created"], true);
+}
+
+on_both! {
+    a_reservation_in_the_afternoon_goes_by_what_the_group_has_on;
+    at_night_quiet_hours_leave_the_web_socket;
+    three_staff_of_whom_one_has_push_off_are_eight_rows;
+    text_messages_for_managers_leave_out_the_waiter;
+    an_agency_without_push_is_told_by_the_others;
+    a_customer_has_no_group_and_gets_every_channel;
+    a_chat_message_goes_by_web_socket_though_the_user_has_all_off;
+    three_audiences_are_four_notifications;
+    explaining_writes_nothing;
 }

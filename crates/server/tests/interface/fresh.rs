@@ -7,8 +7,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Body, Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use crate::BACKEND;
-use crate::support::{Home, KEY, Server};
+use crate::support::{Backend, Home, KEY, Server};
 
 /// A server with a new folder, which is removed with it.
 #[derive(Debug)]
@@ -26,12 +25,12 @@ impl Deref for Fresh {
 }
 
 impl Fresh {
-    pub fn start() -> Self {
-        Self::start_with(&[])
+    pub fn start(backend: Backend) -> Self {
+        Self::start_with(backend, &[])
     }
 
-    pub fn start_with(variables: &[(&str, &str)]) -> Self {
-        let home = Home::new(BACKEND);
+    pub fn start_with(backend: Backend, variables: &[(&str, &str)]) -> Self {
+        let home = Home::new(backend);
         Fresh { server: Server::start_with(&home, variables), home }
     }
 

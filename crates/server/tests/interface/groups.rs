@@ -1,10 +1,11 @@
 //! Users without an entity form a group by their user type: they share what an audience shares, and have common
 //! settings. Also thresholds on routes and settings, and paths with several pointers.
 
+use campanile_testkit::on_both;
 use serde_json::{Value, json};
 
 use crate::fresh::{Fresh, event, with};
-use crate::support::staff;
+use crate::support::{Backend, staff};
 
 /// Emits the event and waits until it is settled.
 async fn trace(server: &Fresh, event: Value) -> Value {
@@ -24,9 +25,8 @@ fn person(user_type: &str, user_id: u32) -> Value {
     })
 }
 
-#[tokio::test]
-async fn admins_share_what_their_audience_shares() {
-    let server = Fresh::start();
+async fn admins_share_what_their_audience_shares(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", json!([person("ADMIN_USER", 1), person("ADMIN_USER", 2)])).await;
     let audience = |name: &str, recipient_type: &str| {
         json!([{"event_type": "DISK_FULL", "name": name,
@@ -45,9 +45,8 @@ async fn admins_share_what_their_audience_shares() {
     everybody.assert_problem(422, "invalid").assert_names(0, "/shared_read");
 }
 
-#[tokio::test]
-async fn customers_have_settings_by_their_user_type() {
-    let server = Fresh::start();
+async fn customers_have_settings_by_their_user_type(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", json!([person("CUSTOMER", 42), person("CUSTOMER", 43)])).await;
     server
         .put(
@@ -79,9 +78,8 @@ async fn customers_have_settings_by_their_user_type() {
     refused.assert_problem(422, "invalid").assert_names(0, "/entity_type").assert_says(&["RESTAURANT"]);
 }
 
-#[tokio::test]
-async fn a_route_has_a_threshold() {
-    let server = Fresh::start();
+async fn a_route_has_a_threshold(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", json!([person("CUSTOMER", 42)])).await;
     server
         .put(
@@ -104,9 +102,8 @@ async fn a_route_has_a_threshold() {
     assert_eq!(verdicts(&high, "SMS"), ["SEND"]);
 }
 
-#[tokio::test]
-async fn the_first_pointer_that_leads_somewhere_counts() {
-    let server = Fresh::start();
+async fn the_first_pointer_that_leads_somewhere_counts(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     let audience = json!([{
         "event_type": "TABLE_MOVED", "name": "staff", "recipient_type": "RESTAURANT_USER",
@@ -131,4 +128,11 @@ async fn the_first_pointer_that_leads_somewhere_counts() {
         error.starts_with("NO_AUDIENCE: ") && error.contains("/payload/venue or /payload/restaurantId"),
         "{error}"
     );
+}
+
+on_both! {
+    admins_share_what_their_audience_shares;
+    customers_have_settings_by_their_user_type;
+    a_route_has_a_threshold;
+    the_first_pointer_that_leads_somewhere_counts;
 }

@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::BACKEND;
 use crate::command::{Ran, Watched};
 use crate::fresh::{Answer, Fresh, event};
 use crate::support::home::campanile;
-use crate::support::{Home, KEY, Server, until};
+use crate::support::{Backend, Home, KEY, Server, until};
 
 const MIB: usize = 1024 * 1024;
 
@@ -35,7 +34,7 @@ fn mode(path: &Path) -> u32 {
 
 #[tokio::test]
 async fn a_stalled_client_does_not_hold_up_the_end() {
-    let home = Home::new(BACKEND);
+    let home = Home::new(Backend::Embedded);
     let mut server = Server::start(&home);
     let mut client = stalled(&server, 100);
     // Accepted after the stalled one, so this is being served when the server is told to stop.
@@ -50,7 +49,7 @@ async fn a_stalled_client_does_not_hold_up_the_end() {
 
 #[tokio::test]
 async fn many_large_bodies_are_refused_until_memory_is_free() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     // At most 64 MiB of bodies are accepted at the same time.
     let clients: Vec<TcpStream> = (0..28).map(|_| stalled(&server, 8 * MIB)).collect();
     let empty = async || server.post("/v1/events", &json!([])).await;
@@ -71,7 +70,7 @@ async fn many_large_bodies_are_refused_until_memory_is_free() {
 
 #[tokio::test]
 async fn what_a_server_makes_is_its_owners_alone() {
-    let parent = Home::new(BACKEND);
+    let parent = Home::new(Backend::Embedded);
     let folder = parent.path().join("a/b");
     let data_dir = folder.to_str().unwrap();
     let without_key = [("CAMPANILE_AUTH__ADMIN_KEY", ""), ("CAMPANILE_DATA_DIR", data_dir)];
@@ -100,7 +99,7 @@ async fn what_a_server_makes_is_its_owners_alone() {
 
 #[tokio::test]
 async fn the_database_is_its_owners_also_in_a_folder_that_is_open_to_all() {
-    let home = Home::new(BACKEND);
+    let home = Home::new(Backend::Embedded);
     std::fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
     let server = Server::start(&home);
     server.emit(&event("evt-1", "ECLIPSE", "MOON", 1)).await;
@@ -112,7 +111,7 @@ async fn the_database_is_its_owners_also_in_a_folder_that_is_open_to_all() {
 
 #[tokio::test]
 async fn readiness_tells_of_queues_and_loops() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     let ready = Answer::to(server.request(Method::GET, "/readyz")).await.body;
     assert_eq!(ready["components"]["engine"], "ok", "{ready}");
     let queues = ready["undelivered"].as_object().expect("queues by name");
@@ -123,7 +122,7 @@ async fn readiness_tells_of_queues_and_loops() {
 /// Events wait a minute before they are decided, so the oldest stays open behind more than a page of others.
 #[tokio::test]
 async fn tail_shows_what_comes_behind_a_page_of_open_events_and_ends_when_told() {
-    let server = Fresh::start_with(&[("CAMPANILE_FAN_OUT__INITIAL_DELAY", "60s")]);
+    let server = Fresh::start_with(Backend::Embedded, &[("CAMPANILE_FAN_OUT__INITIAL_DELAY", "60s")]);
     let mut command = campanile(server.folder());
     server.emit(&event("first", "ECLIPSE", "MOON", 1)).await;
     let mut tail = Watched::start(command.args(["--url", &server.url, "tail"]));
@@ -143,7 +142,7 @@ async fn tail_shows_what_comes_behind_a_page_of_open_events_and_ends_when_told()
 /// Like `tail | less` without scrolling.
 #[tokio::test]
 async fn tail_ends_when_told_although_nobody_reads_it() {
-    let server = Fresh::start_with(&[("CAMPANILE_FAN_OUT__INITIAL_DELAY", "60s")]);
+    let server = Fresh::start_with(Backend::Embedded, &[("CAMPANILE_FAN_OUT__INITIAL_DELAY", "60s")]);
     let events: Vec<Value> = (0..1_000).map(|n| event(&format!("evt-{n}"), "ECLIPSE", "MOON", 1)).collect();
     server.emit(&json!(events)).await;
     let mut command = campanile(server.folder());

@@ -2,18 +2,17 @@
 
 use std::process::{Command, Stdio};
 
+use campanile_testkit::on_both;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use crate::BACKEND;
 use crate::command::Ran;
 use crate::fresh::{Answer, Fresh};
 use crate::support::home::in_shell;
 use crate::support::{Backend, Home, Server, until};
 
-#[tokio::test]
-async fn a_server_says_that_it_lives_and_what_it_is_made_of() {
-    let server = Fresh::start();
+async fn a_server_says_that_it_lives_and_what_it_is_made_of(backend: Backend) {
+    let server = Fresh::start(backend);
     let live = Answer::to(server.request(Method::GET, "/healthz")).await;
     assert_eq!((live.status, live.body), (200, json!("ok\n")));
     let ready = Answer::to(server.request(Method::GET, "/readyz")).await;
@@ -57,9 +56,8 @@ async fn set_writable(home: &Home, server: &Server, writable: bool) {
     client.batch_execute(end).await.expect("it may");
 }
 
-#[tokio::test]
-async fn a_server_whose_database_takes_no_writes_is_not_ready_until_it_does() {
-    let home = Home::new(BACKEND);
+async fn a_server_whose_database_takes_no_writes_is_not_ready_until_it_does(backend: Backend) {
+    let home = Home::new(backend);
     let server = with_file_limits(&home);
     let ready = async |status: StatusCode| {
         let said = server.try_call(Method::GET, "/readyz", None).await?;
@@ -67,7 +65,7 @@ async fn a_server_whose_database_takes_no_writes_is_not_ready_until_it_does() {
     };
     until("it is ready", async || ready(StatusCode::OK).await).await;
     set_writable(&home, &server, false).await;
-    let word = if BACKEND == Backend::Embedded { "disk I/O error" } else { "read-only" };
+    let word = if backend == Backend::Embedded { "disk I/O error" } else { "read-only" };
     until("it is not ready", async || {
         let said = ready(StatusCode::SERVICE_UNAVAILABLE).await?;
         said["components"]["database"].as_str().filter(|why| why.contains(word)).map(drop)
@@ -76,9 +74,14 @@ async fn a_server_whose_database_takes_no_writes_is_not_ready_until_it_does() {
     let doctor = Ran::of(home.campanile().args(["--url", &server.url, "doctor"]));
     assert_eq!(doctor.code, Some(1), "{doctor:?}");
     assert!(doctor.out.contains(word), "{}", doctor.out);
-    if BACKEND != Backend::Embedded {
+    if backend != Backend::Embedded {
         assert!(doctor.out.contains("the server accepts no writes"), "{}", doctor.out);
     }
     set_writable(&home, &server, true).await;
     until("it is ready again", async || ready(StatusCode::OK).await).await;
+}
+
+on_both! {
+    a_server_says_that_it_lives_and_what_it_is_made_of;
+    a_server_whose_database_takes_no_writes_is_not_ready_until_it_does;
 }

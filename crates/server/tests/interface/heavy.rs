@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use campanile_testkit::on_both;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use crate::fresh::{Answer, Fresh, event};
-use crate::support::{KEY, reservation, staff, until};
+use crate::support::{Backend, KEY, reservation, staff, until};
 
 /// Minutes of work in a few bytes.
 const ENDLESS: &str = "{% for a in range(999) %}{% for b in range(30) %}\
@@ -40,9 +41,8 @@ async fn health(server: &Fresh) -> Duration {
     begun.elapsed()
 }
 
-#[tokio::test]
-async fn previews_without_an_end_keep_nobody_else_waiting() {
-    let server = Fresh::start();
+async fn previews_without_an_end_keep_nobody_else_waiting(backend: Backend) {
+    let server = Fresh::start(backend);
     let preview = json!({
         "event": {"event_type": "TEST", "payload": text()}, "template": {"title": "x", "body": ENDLESS},
     });
@@ -70,9 +70,8 @@ async fn previews_without_an_end_keep_nobody_else_waiting() {
     assert!(others.iter().all(|answer| answer.status == 422));
 }
 
-#[tokio::test]
-async fn a_template_without_an_end_fails_its_rows_and_no_other() {
-    let server = Fresh::start();
+async fn a_template_without_an_end_fails_its_rows_and_no_other(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     let body = format!("{{{{ recipient.name | default('', true) }}}}{ENDLESS}");
     let template = |channel: &str, fields: Value| {
@@ -107,9 +106,8 @@ async fn a_template_without_an_end_fails_its_rows_and_no_other() {
 }
 
 /// Rows written by SQL are not checked.
-#[tokio::test]
-async fn a_condition_that_asks_for_a_hundred_terabytes_fails_its_event_only() {
-    let server = Fresh::start();
+async fn a_condition_that_asks_for_a_hundred_terabytes_fails_its_event_only(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     for (event_type, when) in [
         ("HUGE", "(''a'' ~ payload.text|indent(100000000000000))|length > 1"),
@@ -153,9 +151,8 @@ fn resident_mib(server: &Fresh) -> usize {
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1024
 }
 
-#[tokio::test]
-async fn eight_bodies_of_eight_megabytes_take_no_more_memory_than_is_documented() {
-    let server = Fresh::start_with(&[("CAMPANILE_FAN_OUT__INITIAL_DELAY", "600s")]);
+async fn eight_bodies_of_eight_megabytes_take_no_more_memory_than_is_documented(backend: Backend) {
+    let server = Fresh::start_with(backend, &[("CAMPANILE_FAN_OUT__INITIAL_DELAY", "600s")]);
     server.emit(&event("first", "ECLIPSE", "MOON", 1)).await;
     let before = resident_mib(&server);
     // Every second byte is a value of 32 bytes if the text is parsed at once. Most bodies are wrong at their end,
@@ -186,4 +183,11 @@ async fn eight_bodies_of_eight_megabytes_take_no_more_memory_than_is_documented(
     }
     let grown = resident_mib(&server) - before;
     assert!(grown < 300, "{grown} MiB, from {before}");
+}
+
+on_both! {
+    previews_without_an_end_keep_nobody_else_waiting;
+    a_template_without_an_end_fails_its_rows_and_no_other;
+    a_condition_that_asks_for_a_hundred_terabytes_fails_its_event_only;
+    eight_bodies_of_eight_megabytes_take_no_more_memory_than_is_documented;
 }

@@ -1,17 +1,17 @@
 //! Lists of events and of captured messages: filters, orders, pages.
 
+use campanile_testkit::on_both;
 use serde_json::{Value, json};
 
 use crate::fresh::{Fresh, encoded, with};
-use crate::support::{reservation, staff};
+use crate::support::{Backend, reservation, staff};
 
 fn ids(items: &[Value]) -> Vec<&str> {
     items.iter().filter_map(|event| event["event_id"].as_str()).collect()
 }
 
-#[tokio::test]
-async fn events_are_found_by_status_and_type_in_either_order_page_by_page() {
-    let server = Fresh::start();
+async fn events_are_found_by_status_and_type_in_either_order_page_by_page(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     let mut events: Vec<Value> = (1..=7).map(|n| reservation(&format!("good-{n}"))).collect();
     events.extend((1..=4).map(|n| with(&reservation(&format!("bad-{n}")), &json!({"aggregate_id": 404}))));
@@ -39,9 +39,8 @@ async fn events_are_found_by_status_and_type_in_either_order_page_by_page() {
     assert_eq!(server.items("/v1/events?event_type=NONE").await.len(), 0);
 }
 
-#[tokio::test]
-async fn what_was_captured_is_listed_page_by_page_and_by_event() {
-    let server = Fresh::start();
+async fn what_was_captured_is_listed_page_by_page_and_by_event(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     server.emit(&json!([reservation("evt-1"), reservation("evt-2")])).await;
     server.settled("evt-1").await;
@@ -66,9 +65,8 @@ async fn what_was_captured_is_listed_page_by_page_and_by_event() {
     assert_eq!((sms.len(), &sms[0]["address"]), (1, &json!("+390550001")));
 }
 
-#[tokio::test]
-async fn what_no_database_can_look_for_is_named() {
-    let server = Fresh::start();
+async fn what_no_database_can_look_for_is_named(backend: Backend) {
+    let server = Fresh::start(backend);
     for path in [
         "/v1/sends?event_id=%00",
         "/v1/events?event_type=a%00b",
@@ -92,4 +90,10 @@ async fn what_no_database_can_look_for_is_named() {
         let path = format!("/v1/sends?{filter}&cursor={}", encoded(&cursor.to_string()));
         server.try_get(&path).await.assert_problem(422, "invalid-query").assert_says(&["cursor"]);
     }
+}
+
+on_both! {
+    events_are_found_by_status_and_type_in_either_order_page_by_page;
+    what_was_captured_is_listed_page_by_page_and_by_event;
+    what_no_database_can_look_for_is_named;
 }

@@ -4,6 +4,7 @@
 #[expect(dead_code, reason = "what only the channels' own tests need is there too")]
 mod real_smtp;
 
+use campanile_testkit::on_both;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -21,8 +22,8 @@ fn mail_server(port: u16) -> String {
     format!("smtp://127.0.0.1:{port}?tls=none")
 }
 
-fn start(url: &str) -> Fresh {
-    Fresh::start_with(&[("CAMPANILE_CHANNELS__EMAIL__URL", url), FROM, DEADLINE])
+fn start(backend: Backend, url: &str) -> Fresh {
+    Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__EMAIL__URL", url), FROM, DEADLINE])
 }
 
 fn of<'a>(trace: &'a Value, channel: &str) -> Vec<&'a Value> {
@@ -37,10 +38,9 @@ fn anna() -> Value {
     json!([anna])
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mail_arrives_with_text_and_html_in_the_readers_language() {
+async fn a_mail_arrives_with_text_and_html_in_the_readers_language(backend: Backend) {
     let python = Python::start(&[]);
-    let server = start(&mail_server(python.port));
+    let server = start(backend, &mail_server(python.port));
     let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
     assert_eq!(components["email"], "ok");
     server.put("/v1/recipients", anna()).await;
@@ -87,11 +87,10 @@ async fn a_mail_arrives_with_text_and_html_in_the_readers_language() {
     assert!(said.contains(&id) && said.contains("p1@example.com"), "{said}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_url_is_enough_and_the_doctor_says_whom_mails_are_from() {
+async fn a_url_is_enough_and_the_doctor_says_whom_mails_are_from(backend: Backend) {
     let python = Python::start(&[]);
     let url = format!("smtp://127.0.0.1:{}", python.port);
-    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__EMAIL__URL", &url), DEADLINE]);
+    let server = Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__EMAIL__URL", &url), DEADLINE]);
     server.put("/v1/recipients", anna()).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
@@ -116,16 +115,18 @@ async fn a_url_is_enough_and_the_doctor_says_whom_mails_are_from() {
     assert!(mailbox.contains("is unreachable") && !mailbox.contains("secret"), "{mailbox}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn bounces_and_headers_are_as_configured() {
+async fn bounces_and_headers_are_as_configured(backend: Backend) {
     let python = Python::start(&[]);
-    let server = Fresh::start_with(&[
-        ("CAMPANILE_CHANNELS__EMAIL__URL", &mail_server(python.port)),
-        FROM,
-        DEADLINE,
-        ("CAMPANILE_CHANNELS__EMAIL__ENVELOPE_FROM", "bounces@example.org"),
-        ("CAMPANILE_CHANNELS__EMAIL__HEADERS__LIST-ID", "<trattoria.example.org>"),
-    ]);
+    let server = Fresh::start_with(
+        backend,
+        &[
+            ("CAMPANILE_CHANNELS__EMAIL__URL", &mail_server(python.port)),
+            FROM,
+            DEADLINE,
+            ("CAMPANILE_CHANNELS__EMAIL__ENVELOPE_FROM", "bounces@example.org"),
+            ("CAMPANILE_CHANNELS__EMAIL__HEADERS__LIST-ID", "<trattoria.example.org>"),
+        ],
+    );
     server.put("/v1/recipients", anna()).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
@@ -137,10 +138,9 @@ async fn bounces_and_headers_are_as_configured() {
     assert_eq!(list_id.map(|(_, value)| value), Some(&json!("<trattoria.example.org>")), "{read}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_that_people_write_becomes_a_header_or_another_mail() {
+async fn nothing_that_people_write_becomes_a_header_or_another_mail(backend: Backend) {
     let python = Python::start(&[]);
-    let server = start(&mail_server(python.port));
+    let server = start(backend, &mail_server(python.port));
     let mut quoted = anna()[0].clone();
     quoted["name"] = json!("Anna \"la Rossa\", <eve@example.com>");
     quoted["email"] = json!("\"anna rossi\"@caff\u{e8}.it");
@@ -162,10 +162,9 @@ async fn nothing_that_people_write_becomes_a_header_or_another_mail() {
     assert!(text.contains("MAIL FROM:<eve@example.com>") && text.trim_end().ends_with("due"), "{text:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn html_that_can_not_be_written_fails_that_mail_and_nothing_else() {
+async fn html_that_can_not_be_written_fails_that_mail_and_nothing_else(backend: Backend) {
     let python = Python::start(&[]);
-    let server = start(&mail_server(python.port));
+    let server = start(backend, &mail_server(python.port));
     server.put("/v1/recipients", staff()).await;
     let html = "<p>ok</p>\n{% if recipient.user_id == '2' %}{{ payload.nobody_gave_this }}{% endif %}";
     let template = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "EMAIL", "title": "New", "body": "b",
@@ -192,9 +191,8 @@ async fn html_that_can_not_be_written_fails_that_mail_and_nothing_else() {
     assert!(of(&trace, "SMS").iter().all(|send| send["status"] == "SENT"), "{trace}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn html_that_can_not_be_written_is_seen_before_there_is_a_mail_server() {
-    let server = Fresh::start();
+async fn html_that_can_not_be_written_is_seen_before_there_is_a_mail_server(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", anna()).await;
     let template = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "EMAIL", "title": "New", "body": "b",
         "html": "<p>{{ payload.nobody_gave_this }}</p>"}]);
@@ -207,10 +205,9 @@ async fn html_that_can_not_be_written_is_seen_before_there_is_a_mail_server() {
     assert!(of(&trace, "SMS").iter().all(|send| send["status"] == "SENT"), "{trace}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mail_server_that_refuses_our_password_is_named_at_the_first_refusal() {
+async fn a_mail_server_that_refuses_our_password_is_named_at_the_first_refusal(backend: Backend) {
     let python = Python::start(&["--user", "anna", "--password", "right"]);
-    let server = start(&format!("smtp://anna:wr0ng@127.0.0.1:{}?tls=none", python.port));
+    let server = start(backend, &format!("smtp://anna:wr0ng@127.0.0.1:{}?tls=none", python.port));
     server.put("/v1/recipients", anna()).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
@@ -222,9 +219,8 @@ async fn a_mail_server_that_refuses_our_password_is_named_at_the_first_refusal()
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_captured_mail_has_its_html_and_large_ones_come_on_several_pages() {
-    let server = Fresh::start();
+async fn a_captured_mail_has_its_html_and_large_ones_come_on_several_pages(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", anna()).await;
     let html = "<p>{{ recipient.name }}: {{ payload.note }}</p>";
     let template = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "EMAIL", "title": "New", "body": "b",
@@ -262,10 +258,9 @@ async fn a_captured_mail_has_its_html_and_large_ones_come_on_several_pages() {
     assert_eq!(all.keys().filter(|key| key.starts_with("large-")).count(), 60);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_next_mail_server_takes_over_from_one_that_is_down() {
+async fn the_next_mail_server_takes_over_from_one_that_is_down(backend: Backend) {
     let python = Python::start(&[]);
-    let server = start(&format!("smtp://127.0.0.1:1 {}", mail_server(python.port)));
+    let server = start(backend, &format!("smtp://127.0.0.1:1 {}", mail_server(python.port)));
     server.put("/v1/recipients", staff()).await;
     for number in 0..3 {
         server.emit(&reservation(&format!("evt-{number}"))).await;
@@ -279,4 +274,16 @@ async fn the_next_mail_server_takes_over_from_one_that_is_down() {
     }
     let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
     assert_eq!(components["email"], "down, using the next provider: smtp");
+}
+
+on_both! {
+    a_mail_arrives_with_text_and_html_in_the_readers_language;
+    a_url_is_enough_and_the_doctor_says_whom_mails_are_from;
+    bounces_and_headers_are_as_configured;
+    nothing_that_people_write_becomes_a_header_or_another_mail;
+    html_that_can_not_be_written_fails_that_mail_and_nothing_else;
+    html_that_can_not_be_written_is_seen_before_there_is_a_mail_server;
+    a_mail_server_that_refuses_our_password_is_named_at_the_first_refusal;
+    a_captured_mail_has_its_html_and_large_ones_come_on_several_pages;
+    the_next_mail_server_takes_over_from_one_that_is_down;
 }

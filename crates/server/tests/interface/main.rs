@@ -40,6 +40,3 @@ mod support;
 mod templates;
 mod texts;
 mod traces;
-
-/// The back end of this program.
-const BACKEND: support::Backend = support::Backend::Embedded;

@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use campanile_testkit::on_both;
 use reqwest::Method;
 use serde_json::json;
 
 use crate::fresh::{Answer, Fresh, event};
-use crate::support::{reservation, staff, until};
+use crate::support::{Backend, reservation, staff, until};
 
 const GUIDE: &str = include_str!("../../../../docs/guides/operating.md");
 const ALERTS: &str = include_str!("../../../../docs/guides/alerts.yml");
@@ -64,9 +65,8 @@ fn metric_of<'a>(series: &'a str, text: &str) -> &'a str {
     whole.filter(|name| text.contains(&format!("# TYPE {name} histogram"))).unwrap_or(series)
 }
 
-#[tokio::test]
-async fn a_fresh_server_has_every_metric_of_the_guide_and_of_the_alerts() {
-    let server = Fresh::start();
+async fn a_fresh_server_has_every_metric_of_the_guide_and_of_the_alerts(backend: Backend) {
+    let server = Fresh::start(backend);
     let documented = words(GUIDE, "campanile_");
     let watched = words(ALERTS, "campanile_");
     assert!(documented.len() > 15 && watched.len() > 10, "{documented:?}, {watched:?}");
@@ -105,8 +105,7 @@ fn the_guide_names_every_alert_and_no_other() {
     assert_eq!(alerts, told);
 }
 
-#[tokio::test]
-async fn counters_rise_with_what_happens() {
+async fn counters_rise_with_what_happens(backend: Backend) {
     const COUNTERS: [(&str, u64); 7] = [
         ("campanile_events_accepted_total", 2),
         ("campanile_duplicates_refused_total{stage=\"accept\"", 2),
@@ -116,7 +115,7 @@ async fn counters_rise_with_what_happens() {
         ("campanile_received_total", 24),
         ("campanile_sends_total", 24),
     ];
-    let server = Fresh::start();
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     for rounds in 1..=2 {
         let events = [1, 2].map(|n| reservation(&format!("evt-{rounds}-{n}")));
@@ -142,14 +141,19 @@ async fn counters_rise_with_what_happens() {
     until_count(&server, "campanile_dead_letters_total", 1).await;
 }
 
-#[tokio::test]
-async fn the_age_of_what_waits_rises_while_nobody_decides() {
+async fn the_age_of_what_waits_rises_while_nobody_decides(backend: Backend) {
     let age = |stage: &str| format!("campanile_oldest_waiting_seconds{{stage=\"{stage}\"");
-    let server = Fresh::start_with(&[("CAMPANILE_FAN_OUT__INITIAL_DELAY", "60s")]);
+    let server = Fresh::start_with(backend, &[("CAMPANILE_FAN_OUT__INITIAL_DELAY", "60s")]);
     let measured = async |stage: &str| values::<f64>(&server, &age(stage)).await.pop();
     until("it is measured, and nothing waits", async || measured("fan_out").await.filter(|age| *age == 0.0))
         .await;
     server.emit(&reservation("evt-1")).await;
     until("the event has waited", async || measured("fan_out").await.filter(|age| *age > 0.0)).await;
     assert_eq!(measured("send").await, Some(0.0));
+}
+
+on_both! {
+    a_fresh_server_has_every_metric_of_the_guide_and_of_the_alerts;
+    counters_rise_with_what_happens;
+    the_age_of_what_waits_rises_while_nobody_decides;
 }

@@ -5,11 +5,13 @@
 //! elsewhere. Ids that they show next to the payload are in it, because an event has no such columns. The description
 //! of mailings has no events.
 
+use campanile_testkit::on_both;
 use serde_json::{Value, json};
 
 use crate::command::cli;
 use crate::fresh::Fresh;
 use crate::preset::assert_reads_well;
+use crate::support::Backend;
 
 struct Sample {
     /// The description that it comes from.
@@ -218,9 +220,8 @@ fn people() -> Value {
     ])
 }
 
-#[tokio::test]
-async fn every_sample_event_finds_its_people_and_reads_well_in_three_languages() {
-    let server = Fresh::start();
+async fn every_sample_event_finds_its_people_and_reads_well_in_three_languages(backend: Backend) {
+    let server = Fresh::start(backend);
     cli(&server, &["preset", "load", "restaurant"]).succeeded();
     server.put("/v1/recipients", people()).await;
     let samples: Vec<Sample> = requests().into_iter().chain(others()).collect();
@@ -283,4 +284,8 @@ fn assert_shows_the_facts(sample: &Sample, mail: &str) {
         };
         assert!(mail.contains(&fact), "{}: {field} {fact} is not in\n{mail}", sample.from);
     }
+}
+
+on_both! {
+    every_sample_event_finds_its_people_and_reads_well_in_three_languages;
 }

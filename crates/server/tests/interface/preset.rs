@@ -1,9 +1,11 @@
 //! The restaurant preset: what loading it writes, and that its texts read well in three languages with any payload.
 
+use campanile_testkit::on_both;
 use serde_json::{Value, json};
 
 use crate::command::cli;
 use crate::fresh::{Fresh, with};
+use crate::support::Backend;
 
 const RESTAURANT: &str = include_str!("../../presets/restaurant.json");
 const LOCALES: [&str; 3] = ["it", "pt", "en"];
@@ -16,9 +18,8 @@ fn count(table: &str) -> usize {
     rows()[table].as_array().expect("a table is a list").len()
 }
 
-#[tokio::test]
-async fn loading_it_writes_its_rows_and_loading_it_again_changes_nothing() {
-    let server = Fresh::start();
+async fn loading_it_writes_its_rows_and_loading_it_again_changes_nothing(backend: Backend) {
+    let server = Fresh::start(backend);
     let default_routes = server.items("/v1/routing").await.len();
     // The layout of e-mails is a separate file, in MJML.
     let templates = count("templates") + 1;
@@ -55,9 +56,8 @@ async fn preview(server: &Fresh, event_type: &str, locale: &str, payload: &Value
     answer.body
 }
 
-#[tokio::test]
-async fn dates_are_written_in_the_language_of_the_reader_and_other_words_as_they_came() {
-    let server = Fresh::start();
+async fn dates_are_written_in_the_language_of_the_reader_and_other_words_as_they_came(backend: Backend) {
+    let server = Fresh::start(backend);
     cli(&server, &["preset", "load", "restaurant"]).succeeded();
     for (locale, date, time, words) in [
         ("it", "2026-01-08", "19:30", "in data 8 gennaio 2026 alle ore 19:30."),
@@ -77,9 +77,8 @@ async fn dates_are_written_in_the_language_of_the_reader_and_other_words_as_they
     assert_eq!(chat["body"], "Are you open?");
 }
 
-#[tokio::test]
-async fn who_reads_the_default_language_reads_it_in_the_whole_mail() {
-    let server = Fresh::start();
+async fn who_reads_the_default_language_reads_it_in_the_whole_mail(backend: Backend) {
+    let server = Fresh::start(backend);
     cli(&server, &["preset", "load", "restaurant"]).succeeded();
     let seen = preview(&server, "RESERVATION_REQUESTED", "nl", &plausible()).await;
     let html = seen["html"].as_str().unwrap();
@@ -182,9 +181,8 @@ fn events(case: usize, payload: &Value) -> Vec<Value> {
     }
 }
 
-#[tokio::test]
-async fn every_event_type_speaks_three_languages_whatever_the_payload() {
-    let server = Fresh::start();
+async fn every_event_type_speaks_three_languages_whatever_the_payload(backend: Backend) {
+    let server = Fresh::start(backend);
     cli(&server, &["preset", "load", "restaurant"]).succeeded();
     people(&server).await;
     let nulls: Value =
@@ -245,4 +243,11 @@ fn assert_readable(case: usize, trace: &Value) {
         let title = row["title"].as_str().unwrap();
         assert!(title.starts_with(titles[language]), "{title} does not begin with {}", titles[language]);
     }
+}
+
+on_both! {
+    loading_it_writes_its_rows_and_loading_it_again_changes_nothing;
+    dates_are_written_in_the_language_of_the_reader_and_other_words_as_they_came;
+    who_reads_the_default_language_reads_it_in_the_whole_mail;
+    every_event_type_speaks_three_languages_whatever_the_payload;
 }

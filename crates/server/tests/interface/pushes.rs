@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use campanile_domain::time::Timestamp;
+use campanile_testkit::on_both;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -28,16 +29,16 @@ fn by_token(asked: &FcmRequest) -> Reply {
     }
 }
 
-fn serve(google: &Google) -> Fresh {
-    serve_with(google, &[])
+fn serve(backend: Backend, google: &Google) -> Fresh {
+    serve_with(backend, google, &[])
 }
 
-fn serve_with(google: &Google, more: &[(&str, &str)]) -> Fresh {
+fn serve_with(backend: Backend, google: &Google, more: &[(&str, &str)]) -> Fresh {
     let given = google.variables();
     let mut variables: Vec<_> = given.iter().map(|(name, value)| (*name, value.as_str())).collect();
     variables.extend(more);
     variables.push(("CAMPANILE_CHANNELS__PUSH__DEADLINE", "2s"));
-    Fresh::start_with(&variables)
+    Fresh::start_with(backend, &variables)
 }
 
 /// One person with these devices.
@@ -55,10 +56,9 @@ fn counts(of: &[(&str, usize)]) -> BTreeMap<String, usize> {
     of.iter().map(|(token, count)| ((*token).to_owned(), *count)).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn each_device_is_told_once_and_one_that_is_gone_is_never_asked_for_again() {
+async fn each_device_is_told_once_and_one_that_is_gone_is_never_asked_for_again(backend: Backend) {
     let google = Google::start(by_token).await;
-    let server = serve(&google);
+    let server = serve(backend, &google);
     let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
     assert_eq!(components["push"], "ok");
     server.put("/v1/recipients", anna(&["alive", "busy", "gone"])).await;
@@ -87,10 +87,9 @@ async fn each_device_is_told_once_and_one_that_is_gone_is_never_asked_for_again(
     assert_eq!(trace["decisions"][0]["channels"]["PUSH"], "DEAD_ADDRESS", "{trace}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn who_was_told_on_one_device_was_told_although_the_other_turns_out_to_be_gone_later() {
+async fn who_was_told_on_one_device_was_told_although_the_other_turns_out_to_be_gone_later(backend: Backend) {
     let google = Google::start(by_token).await;
-    let server = serve(&google);
+    let server = serve(backend, &google);
     server.put("/v1/recipients", anna(&["alive", "leaving"])).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
@@ -100,13 +99,12 @@ async fn who_was_told_on_one_device_was_told_although_the_other_turns_out_to_be_
     assert_eq!(server.items("/v1/dead-letters").await, Vec::<Value>::new());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_account_that_may_not_send_is_named_at_the_first_refusal() {
+async fn an_account_that_may_not_send_is_named_at_the_first_refusal(backend: Backend) {
     fn forbidden(_: &FcmRequest) -> Reply {
         error(403, "PERMISSION_DENIED", "")
     }
     let google = Google::start(forbidden).await;
-    let server = serve(&google);
+    let server = serve(backend, &google);
     server.put("/v1/recipients", anna(&["alive"])).await;
     server.emit(&reservation("evt-1")).await;
     server.settled("evt-1").await;
@@ -114,15 +112,14 @@ async fn an_account_that_may_not_send_is_named_at_the_first_refusal() {
     assert_eq!(components["push"], "rejects our credentials or account, see `campanile doctor`: fcm (403)");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_push_leads_where_its_template_says_and_lives_as_long_as_configured() {
+async fn a_push_leads_where_its_template_says_and_lives_as_long_as_configured(backend: Backend) {
     let google = Google::start(told).await;
     let variables = [
         ("CAMPANILE_CHANNELS__PUSH__TTL", "2h"),
         ("CAMPANILE_CHANNELS__PUSH__SOUND", "bell.caf"),
         ("CAMPANILE_CHANNELS__PUSH__ANDROID_CHANNEL", "orders"),
     ];
-    let server = serve_with(&google, &variables);
+    let server = serve_with(backend, &google, &variables);
     server.put("/v1/recipients", anna(&["alive"])).await;
     let template = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "PUSH", "locale": "*", "title": "New",
         "body": "From {{ payload.guest }}", "url": "https://example.org/events/{{ event_id | urlencode }}"}]);
@@ -164,4 +161,11 @@ async fn the_doctor_is_let_in_and_pushes_to_nobody() {
         "{ran:?}"
     );
     assert_eq!(google.asked(), counts(&[("nobody", 1)]));
+}
+
+on_both! {
+    each_device_is_told_once_and_one_that_is_gone_is_never_asked_for_again;
+    who_was_told_on_one_device_was_told_although_the_other_turns_out_to_be_gone_later;
+    an_account_that_may_not_send_is_named_at_the_first_refusal;
+    a_push_leads_where_its_template_says_and_lives_as_long_as_configured;
 }

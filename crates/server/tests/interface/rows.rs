@@ -1,9 +1,11 @@
 //! The seven tables that operators write: rows are returned with their defaults, replaced by key, filtered, paged and
 //! deleted.
 
+use campanile_testkit::on_both;
 use serde_json::{Value, json};
 
 use crate::fresh::{Fresh, encoded, with};
+use crate::support::Backend;
 
 /// One table: its minimal and its full row, and what the minimal one means.
 struct Table {
@@ -146,9 +148,8 @@ async fn only(server: &Fresh, path: &str) -> Value {
     rows.remove(0)
 }
 
-#[tokio::test]
-async fn each_table_gives_back_what_was_put_with_its_defaults() {
-    let server = Fresh::start();
+async fn each_table_gives_back_what_was_put_with_its_defaults(backend: Backend) {
+    let server = Fresh::start(backend);
     for Table { path, key, least, defaults, most } in tables() {
         let written = server.try_put(path, &json!([least])).await;
         assert_eq!((written.status, written.body), (200, json!({"written": 1})), "{path}");
@@ -170,9 +171,8 @@ async fn each_table_gives_back_what_was_put_with_its_defaults() {
     }
 }
 
-#[tokio::test]
-async fn a_row_is_deleted_by_its_whole_key() {
-    let server = Fresh::start();
+async fn a_row_is_deleted_by_its_whole_key(backend: Backend) {
+    let server = Fresh::start(backend);
     for Table { path, key, least, defaults, .. } in tables() {
         let row = merged(&least, &defaults);
         server.put(path, json!([least])).await;
@@ -192,9 +192,8 @@ async fn a_row_is_deleted_by_its_whole_key() {
     }
 }
 
-#[tokio::test]
-async fn people_are_filtered_and_paged_and_each_comes_once() {
-    let server = Fresh::start();
+async fn people_are_filtered_and_paged_and_each_comes_once(backend: Backend) {
+    let server = Fresh::start(backend);
     let person = |n: usize| {
         let role = if n.is_multiple_of(3) { "CHEF" } else { "WAITER" };
         json!({
@@ -223,9 +222,8 @@ async fn people_are_filtered_and_paged_and_each_comes_once() {
     }
 }
 
-#[tokio::test]
-async fn rules_are_filtered_by_their_key_and_paged() {
-    let server = Fresh::start();
+async fn rules_are_filtered_by_their_key_and_paged(backend: Backend) {
+    let server = Fresh::start(backend);
     let routes: Vec<Value> = ["A", "B", "C"]
         .iter()
         .flat_map(|event_type| {
@@ -259,9 +257,8 @@ async fn rules_are_filtered_by_their_key_and_paged() {
     }
 }
 
-#[tokio::test]
-async fn ten_thousand_rows_are_written_at_once_and_not_one_more() {
-    let server = Fresh::start();
+async fn ten_thousand_rows_are_written_at_once_and_not_one_more(backend: Backend) {
+    let server = Fresh::start(backend);
     let many = |count: usize| {
         json!((0..count).map(|n| json!({"entity_type": "RESTAURANT", "entity_id": n})).collect::<Vec<_>>())
     };
@@ -271,4 +268,12 @@ async fn ten_thousand_rows_are_written_at_once_and_not_one_more() {
     let answer = server.try_put("/v1/entities", &many(10_000)).await;
     assert_eq!(answer.body, json!({"written": 10_000}));
     assert_eq!(server.items("/v1/entities").await.len(), 10_000);
+}
+
+on_both! {
+    each_table_gives_back_what_was_put_with_its_defaults;
+    a_row_is_deleted_by_its_whole_key;
+    people_are_filtered_and_paged_and_each_comes_once;
+    rules_are_filtered_by_their_key_and_paged;
+    ten_thousand_rows_are_written_at_once_and_not_one_more;
 }

@@ -1,9 +1,10 @@
 //! A change of the rules applies to the next event, without a restart; reverting it restores the previous behaviour.
 
+use campanile_testkit::on_both;
 use serde_json::{Value, json};
 
 use crate::fresh::Fresh;
-use crate::support::{reservation, staff};
+use crate::support::{Backend, reservation, staff};
 
 /// Emits one event after another and returns what becomes of each.
 struct Events<'a> {
@@ -34,9 +35,8 @@ async fn delete(server: &Fresh, path: &str) {
     assert_eq!(server.delete(path).await.status, 204, "{path}");
 }
 
-#[tokio::test]
-async fn preferences_and_settings_count_for_the_next_event() {
-    let server = Fresh::start();
+async fn preferences_and_settings_count_for_the_next_event(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     let mut events = Events { server: &server, count: 0 };
     assert_eq!(events.verdicts("PUSH").await, ["SEND", "SEND", "SEND"]);
@@ -81,9 +81,8 @@ async fn preferences_and_settings_count_for_the_next_event() {
     assert_eq!(events.verdicts("EMAIL").await, ["SEND", "SEND", "SEND"]);
 }
 
-#[tokio::test]
-async fn routing_and_audiences_count_for_the_next_event() {
-    let server = Fresh::start();
+async fn routing_and_audiences_count_for_the_next_event(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     server
         .put("/v1/recipients", json!([{"user_type": "ADMIN_USER", "user_id": 1, "email": "a@example.com"}]))
@@ -129,9 +128,8 @@ async fn routing_and_audiences_count_for_the_next_event() {
     assert_eq!(events.verdicts("EMAIL").await, ["SEND", "SEND", "SEND"]);
 }
 
-#[tokio::test]
-async fn a_team_audience_overrules_the_users_switch() {
-    let server = Fresh::start();
+async fn a_team_audience_overrules_the_users_switch(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     let off = json!([{"user_type": "RESTAURANT_USER", "user_id": 1, "channel": "EMAIL", "enabled": false}]);
     server.put("/v1/preferences", off).await;
@@ -145,9 +143,8 @@ async fn a_team_audience_overrules_the_users_switch() {
     assert_eq!(events.verdicts("EMAIL").await, ["SEND", "SEND"]);
 }
 
-#[tokio::test]
-async fn templates_and_people_count_for_the_next_event() {
-    let server = Fresh::start();
+async fn templates_and_people_count_for_the_next_event(backend: Backend) {
+    let server = Fresh::start(backend);
     let mut chef = staff()[2].clone();
     chef["locale"] = json!("it-CH");
     server.put("/v1/recipients", json!([chef])).await;
@@ -200,4 +197,11 @@ async fn templates_and_people_count_for_the_next_event() {
     assert_eq!(events.verdicts("EMAIL").await.len(), 3);
     delete(&server, "/v1/recipients?user_type=RESTAURANT_USER&user_id=3").await;
     assert_eq!(events.verdicts("EMAIL").await.len(), 2);
+}
+
+on_both! {
+    preferences_and_settings_count_for_the_next_event;
+    routing_and_audiences_count_for_the_next_event;
+    a_team_audience_overrules_the_users_switch;
+    templates_and_people_count_for_the_next_event;
 }

@@ -9,13 +9,13 @@ use unicode_width::UnicodeWidthStr;
 use crate::command::{Ran, Watched, cli};
 use crate::fresh::{Answer, Fresh, client, event};
 use crate::support::home::campanile;
-use crate::support::until;
+use crate::support::{Backend, until};
 
 const WORLD: &str = include_str!("../../presets/demo.json");
 
 /// A server with the demo's people, a delivered event and two failed ones.
 async fn world() -> Fresh {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     cli(&server, &["preset", "load", "restaurant"]).succeeded();
     let world: Value = serde_json::from_str(WORLD).unwrap();
     for table in ["entities", "recipients", "preferences", "settings"] {

@@ -7,13 +7,14 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
+use campanile_testkit::on_both;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::command::cli;
 use crate::fresh::{Answer, Fresh, encoded, event};
-use crate::support::{reservation, staff, until};
+use crate::support::{Backend, reservation, staff, until};
 
 const SENDS: &str = "/v1/sends";
 const DOUBTS: &str = "/v1/sends?status=IN_DOUBT";
@@ -30,7 +31,7 @@ async fn create(State(well): State<Arc<AtomicBool>>) -> (StatusCode, Json<Value>
 
 /// A server with texts in doubt, and the switch that cures their provider. Its poll intervals are longer than the test
 /// waits: resending wakes the sender.
-async fn doubting() -> (Fresh, Arc<AtomicBool>) {
+async fn doubting(backend: Backend) -> (Fresh, Arc<AtomicBool>) {
     let well = Arc::new(AtomicBool::new(false));
     let router = Router::new()
         .route("/2010-04-01/Accounts/{account}/Messages.json", post(create))
@@ -39,12 +40,15 @@ async fn doubting() -> (Fresh, Arc<AtomicBool>) {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });
     let url = format!("http://{ACCOUNT}:very-secret@{address}?from=%2B15005550006");
-    let server = Fresh::start_with(&[
-        ("CAMPANILE_CHANNELS__SMS__URL", &url),
-        ("CAMPANILE_ENGINE__LEASE", "1m"),
-        ("CAMPANILE_SEND__SMS__ON_DOUBT", "hold"),
-        ("CAMPANILE_SEND__SMS__POLL_INTERVAL", "10m"),
-    ]);
+    let server = Fresh::start_with(
+        backend,
+        &[
+            ("CAMPANILE_CHANNELS__SMS__URL", &url),
+            ("CAMPANILE_ENGINE__LEASE", "1m"),
+            ("CAMPANILE_SEND__SMS__ON_DOUBT", "hold"),
+            ("CAMPANILE_SEND__SMS__POLL_INTERVAL", "10m"),
+        ],
+    );
     server.put("/v1/recipients", staff()).await;
     (server, well)
 }
@@ -70,9 +74,8 @@ async fn status(server: &Fresh, event_id: &str, send: &str) -> String {
     found["status"].as_str().expect("it has a status").to_owned()
 }
 
-#[tokio::test]
-async fn a_send_in_doubt_is_resent_once_and_goes_out_at_once() {
-    let (server, well) = doubting().await;
+async fn a_send_in_doubt_is_resent_once_and_goes_out_at_once(backend: Backend) {
+    let (server, well) = doubting(backend).await;
     let doubts = in_doubt(&server, "evt-1").await;
     assert_eq!(doubts.len(), 3, "{doubts:?}");
     let send = &doubts[0];
@@ -99,9 +102,8 @@ async fn a_send_in_doubt_is_resent_once_and_goes_out_at_once() {
     assert_eq!(bodiless.status, 200, "{}", bodiless.body);
 }
 
-#[tokio::test]
-async fn a_send_in_doubt_is_settled_as_what_a_person_knows() {
-    let (server, _) = doubting().await;
+async fn a_send_in_doubt_is_settled_as_what_a_person_knows(backend: Backend) {
+    let (server, _) = doubting(backend).await;
     let doubts = in_doubt(&server, "evt-1").await;
     let settle = async |send: &Value, body: Value| server.post(&path(id(send), "settle"), &body).await;
     assert_eq!(settle(&doubts[0], json!({"as": "SENT"})).await.body["status"], "SENT");
@@ -137,9 +139,8 @@ async fn a_send_in_doubt_is_settled_as_what_a_person_knows() {
     }
 }
 
-#[tokio::test]
-async fn of_several_persons_one_decides() {
-    let (server, _) = doubting().await;
+async fn of_several_persons_one_decides(backend: Backend) {
+    let (server, _) = doubting(backend).await;
     let send = in_doubt(&server, "evt-1").await.remove(0);
     let path = path(id(&send), "settle");
     let decide = async |end: &str| server.post(&path, &json!({ "as": end })).await.status;
@@ -149,9 +150,8 @@ async fn of_several_persons_one_decides() {
     assert_eq!(answers, [200, 409, 409, 409]);
 }
 
-#[tokio::test]
-async fn sends_are_found_by_what_is_known_of_them() {
-    let server = Fresh::start();
+async fn sends_are_found_by_what_is_known_of_them(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     for id in ["evt-1", "evt-2"] {
         server.emit(&reservation(id)).await;
@@ -190,9 +190,8 @@ async fn sends_are_found_by_what_is_known_of_them() {
     server.post(&path(ids[0], "resend"), &json!({})).await.assert_problem(409, "not-in-doubt");
 }
 
-#[tokio::test]
-async fn the_command_line_lists_resends_and_settles() {
-    let (server, well) = doubting().await;
+async fn the_command_line_lists_resends_and_settles(backend: Backend) {
+    let (server, well) = doubting(backend).await;
     assert!(cli(&server, &["sends", "list"]).succeeded().contains("there are no sends"));
     let doubts = in_doubt(&server, "evt-1").await;
     let more = in_doubt(&server, "evt-2").await;
@@ -242,4 +241,12 @@ async fn the_command_line_lists_resends_and_settles() {
     cli(&server, &["sends", "list", "--user", "42"]).failed(2, &["TYPE:ID"]);
     cli(&server, &["sends", "list", "--channel", "fax"]).failed(1, &["`FAX`"]);
     cli(&server, &["sends"]).failed(2, &["list", "resend", "settle"]);
+}
+
+on_both! {
+    a_send_in_doubt_is_resent_once_and_goes_out_at_once;
+    a_send_in_doubt_is_settled_as_what_a_person_knows;
+    of_several_persons_one_decides;
+    sends_are_found_by_what_is_known_of_them;
+    the_command_line_lists_resends_and_settles;
 }

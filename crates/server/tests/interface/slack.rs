@@ -1,6 +1,7 @@
 //! Slack, from the event to the webhook: people who share one see an event once. Failures are recorded and affect
 //! nobody else.
 
+use campanile_testkit::on_both;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use crate::command::cli;
 use crate::fresh::{Answer, Fresh};
 use crate::providers::http::{Reply, Server};
 use crate::providers::{sharers, slack};
-use crate::support::reservation;
+use crate::support::{Backend, reservation};
 
 fn posted(_: &Value) -> Reply {
     Reply::json(200, "ok")
@@ -22,27 +23,30 @@ fn busy(_: &Value) -> Reply {
     Reply::json(429, "").with("Retry-After", "60")
 }
 
-async fn start(replies: fn(&Value) -> Reply) -> (Server<Value>, Fresh) {
-    start_with(replies, &[]).await
+async fn start(backend: Backend, replies: fn(&Value) -> Reply) -> (Server<Value>, Fresh) {
+    start_with(backend, replies, &[]).await
 }
 
-async fn start_with(replies: fn(&Value) -> Reply, more: &[(&str, &str)]) -> (Server<Value>, Fresh) {
+async fn start_with(
+    backend: Backend,
+    replies: fn(&Value) -> Reply,
+    more: &[(&str, &str)],
+) -> (Server<Value>, Fresh) {
     let slack = Server::start_with(slack::check, replies).await;
     let mut variables = vec![
         ("CAMPANILE_CHANNELS__SLACK__ALLOWED_HOSTS", slack.address.as_str()),
         ("CAMPANILE_CHANNELS__SLACK__DEADLINE", "2s"),
     ];
     variables.extend(more);
-    let server = Fresh::start_with(&variables);
+    let server = Fresh::start_with(backend, &variables);
     let routing = json!([{"event_type": "RESERVATION_REQUESTED", "channel": "SLACK", "mandatory": true}]);
     server.put("/v1/routing", routing).await;
     server.put("/v1/recipients", sharers(&slack.address)).await;
     (slack, server)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn people_who_share_a_webhook_see_an_event_once() {
-    let (slack, server) = start(posted).await;
+async fn people_who_share_a_webhook_see_an_event_once(backend: Backend) {
+    let (slack, server) = start(backend, posted).await;
     let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
     assert_eq!(components["slack"], "ok");
     for number in 1..=3 {
@@ -70,15 +74,17 @@ async fn people_who_share_a_webhook_see_an_event_once() {
     assert!(said.contains(masked.as_str().unwrap()) && !said.contains(slack::PATH), "{said}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn admins_without_a_webhook_are_told_at_that_of_their_user_type() {
+async fn admins_without_a_webhook_are_told_at_that_of_their_user_type(backend: Backend) {
     let slack = Server::start_with(slack::check, posted as fn(&Value) -> Reply).await;
     let webhook = format!("http://{}{}", slack.address, slack::PATH);
-    let server = Fresh::start_with(&[
-        ("CAMPANILE_CHANNELS__SLACK__ALLOWED_HOSTS", slack.address.as_str()),
-        ("CAMPANILE_CHANNELS__SLACK__DEADLINE", "2s"),
-        ("CAMPANILE_CHANNELS__SLACK__DEFAULT_WEBHOOK__ADMIN_USER", webhook.as_str()),
-    ]);
+    let server = Fresh::start_with(
+        backend,
+        &[
+            ("CAMPANILE_CHANNELS__SLACK__ALLOWED_HOSTS", slack.address.as_str()),
+            ("CAMPANILE_CHANNELS__SLACK__DEADLINE", "2s"),
+            ("CAMPANILE_CHANNELS__SLACK__DEFAULT_WEBHOOK__ADMIN_USER", webhook.as_str()),
+        ],
+    );
     server.put("/v1/routing", json!([{"event_type": "KITCHEN_ALARM", "channel": "SLACK"}])).await;
     let audience = json!([{"event_type": "KITCHEN_ALARM", "name": "ADMINS", "recipient_type": "ADMIN_USER"}]);
     server.put("/v1/audiences", audience).await;
@@ -97,9 +103,8 @@ async fn admins_without_a_webhook_are_told_at_that_of_their_user_type() {
     assert_eq!(explained["decisions"][0]["channels"]["SLACK"], "SEND", "{explained}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_that_was_removed_fails_without_a_dead_letter_and_is_not_asked_again() {
-    let (slack, server) = start(removed).await;
+async fn a_webhook_that_was_removed_fails_without_a_dead_letter_and_is_not_asked_again(backend: Backend) {
+    let (slack, server) = start(backend, removed).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
     let sends = trace["sends"].as_array().unwrap();
@@ -118,9 +123,8 @@ async fn a_webhook_that_was_removed_fails_without_a_dead_letter_and_is_not_asked
     assert_eq!(slack.requests().len(), 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_that_stays_busy_is_given_up_when_its_time_is_up() {
-    let (slack, server) = start_with(busy, &[("CAMPANILE_SEND__SLACK__WAIT_FOR", "500ms")]).await;
+async fn a_webhook_that_stays_busy_is_given_up_when_its_time_is_up(backend: Backend) {
+    let (slack, server) = start_with(backend, busy, &[("CAMPANILE_SEND__SLACK__WAIT_FOR", "500ms")]).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
     let sends = trace["sends"].as_array().unwrap();
@@ -131,4 +135,11 @@ async fn a_webhook_that_stays_busy_is_given_up_when_its_time_is_up() {
     }
     assert_eq!(slack.requests().len(), 1, "it was left alone for as long as it asked for");
     assert_eq!(server.items("/v1/dead-letters").await, Vec::<Value>::new());
+}
+
+on_both! {
+    a_webhook_that_was_removed_fails_without_a_dead_letter_and_is_not_asked_again;
+    people_who_share_a_webhook_see_an_event_once;
+    admins_without_a_webhook_are_told_at_that_of_their_user_type;
+    a_webhook_that_stays_busy_is_given_up_when_its_time_is_up;
 }

@@ -1,12 +1,12 @@
 //! Instance and time of every stage, in the trace, also after a restart; and the latencies in the metrics.
 
+use campanile_testkit::on_both;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::BACKEND;
 use crate::command::Ran;
 use crate::fresh::{Answer, Fresh, with};
-use crate::support::{Home, Server, reservation, staff, until};
+use crate::support::{Backend, Home, Server, reservation, staff, until};
 
 const STAGES: [&str; 4] = ["publish", "receive", "send", "settle"];
 
@@ -31,9 +31,8 @@ fn assert_run_by(trace: &Value, name: &str) {
     }
 }
 
-#[tokio::test]
-async fn a_trace_has_instance_and_time_of_every_stage_after_a_restart_too() {
-    let home = Home::new(BACKEND);
+async fn a_trace_has_instance_and_time_of_every_stage_after_a_restart_too(backend: Backend) {
+    let home = Home::new(backend);
     let mut first = start(&home, "first");
     first.put("/v1/recipients", staff()).await;
     first.emit(&reservation("evt-1")).await;
@@ -62,9 +61,8 @@ async fn metric(server: &Fresh, series: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
 }
 
-#[tokio::test]
-async fn metrics_tell_how_long_events_took_by_stage_channel_and_priority() {
-    let server = Fresh::start();
+async fn metrics_tell_how_long_events_took_by_stage_channel_and_priority(backend: Backend) {
+    let server = Fresh::start(backend);
     server.put("/v1/recipients", staff()).await;
     let series = |stage: &str, end: &str, channel: &str, priority: &str| {
         format!("campanile_event_to_{stage}_seconds_{end}{{channel=\"{channel}\",priority=\"{priority}\"")
@@ -100,4 +98,9 @@ async fn metrics_tell_how_long_events_took_by_stage_channel_and_priority() {
     server.emit(&reservation("evt-1")).await;
     let count = format!("{}}}", series("fan_out", "count", "EMAIL", "NORMAL"));
     assert_eq!(metric(&server, &count).await, Some(3.0), "what comes again counts once");
+}
+
+on_both! {
+    a_trace_has_instance_and_time_of_every_stage_after_a_restart_too;
+    metrics_tell_how_long_events_took_by_stage_channel_and_priority;
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::command::{Ran, cli};
 use crate::fresh::{Fresh, with};
-use crate::support::reservation;
+use crate::support::{Backend, reservation};
 
 const LAYOUT: &str = "<mjml><mj-body><mj-section><mj-column>
 <mj-text>{{ title }}</mj-text>
@@ -28,7 +28,7 @@ async fn preview(server: &Fresh, fields: &Value) -> Value {
 
 #[tokio::test]
 async fn a_template_that_can_not_be_used_is_refused_with_field_and_line() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     for (field, source, words) in [
         ("html", "<mjml>\n<mj-body>\n<mj-sect></mj-sect></mj-body></mjml>", ["line 3", "mj-sect"]),
         ("html", "<mjml>\n<mj-body><mj-include path=\"x\" /></mj-body></mjml>", ["line 2", "mj-include"]),
@@ -46,7 +46,7 @@ async fn a_template_that_can_not_be_used_is_refused_with_field_and_line() {
 
 #[tokio::test]
 async fn a_preview_shows_title_body_and_html_as_the_recipient_would_read_them() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     let rows = json!([
         {"event_type": "ORDER_CREATED", "locale": "it", "title": "Ordine",
             "body": "Ciao {{ recipient.name }},\n\nalle {{ payload.at | time }}."},
@@ -83,7 +83,7 @@ async fn a_preview_shows_title_body_and_html_as_the_recipient_would_read_them() 
 
 #[tokio::test]
 async fn a_draft_is_seen_before_it_is_stored() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     server.put("/v1/templates", json!([{"event_type": "ORDER_CREATED", "title": "Stored"}])).await;
     let draft = json!({"title": "Draft",
         "html": "<h1>{{ title }}</h1><p>R&amp;D <a href=\"https://a.example\">here</a></p>"});
@@ -97,7 +97,7 @@ async fn a_draft_is_seen_before_it_is_stored() {
 
 #[tokio::test]
 async fn a_preview_that_can_not_be_made_says_why() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     server
         .put("/v1/templates", json!([{"event_type": "ORDER_CREATED", "title": "a\n{{ payload.chair }}"}]))
         .await;
@@ -136,7 +136,7 @@ async fn a_preview_that_can_not_be_made_says_why() {
 
 #[tokio::test]
 async fn a_template_that_fails_at_fan_out_fails_its_row_and_nothing_else() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     let rows = json!([
         {"event_type": "RESERVATION_REQUESTED", "title": "Reservation"},
         {"event_type": "RESERVATION_REQUESTED", "channel": "EMAIL", "title": "Mail",
@@ -159,7 +159,7 @@ async fn a_template_that_fails_at_fan_out_fails_its_row_and_nothing_else() {
 
 #[tokio::test]
 async fn the_command_line_renders_what_the_preset_ships() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     cli(&server, &["preset", "load", "restaurant"]).succeeded();
     let payload = r#"{"restaurant": "Da Anna", "guest": "John <Doe>", "party": 4, "time": "19:30",
         "table": "7", "url": "https://a.example/r?a=1&b=2"}"#;
@@ -206,7 +206,7 @@ async fn the_command_line_renders_what_the_preset_ships() {
 
 #[tokio::test]
 async fn every_event_of_the_preset_has_html_in_three_languages() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     cli(&server, &["preset", "load", "restaurant"]).succeeded();
     let event_types = [
         "RESERVATION_REQUESTED",
@@ -251,7 +251,7 @@ fn write(folder: &Path, files: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn a_folder_of_templates_is_loaded_all_or_nothing() {
-    let server = Fresh::start();
+    let server = Fresh::start(Backend::Embedded);
     let folder = tempfile::tempdir().unwrap();
     let load = || -> Ran { cli(&server, &["template", "load", folder.path().to_str().unwrap()]) };
     load().failed(1, &["no templates", "ORDER_CREATED/EMAIL.it.txt"]);

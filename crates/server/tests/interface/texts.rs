@@ -11,6 +11,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use campanile_testkit::on_both;
 use reqwest::Method;
 use ring::hmac;
 use serde_json::{Value, json};
@@ -68,10 +69,9 @@ async fn account(headers: HeaderMap) -> (StatusCode, Json<Value>) {
     }
 }
 
-#[tokio::test]
-async fn texts_go_out_by_the_provider_and_the_rest_is_captured() {
+async fn texts_go_out_by_the_provider_and_the_rest_is_captured(backend: Backend) {
     let (url, texts) = provider().await;
-    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
+    let server = Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
     let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
     assert_eq!(components["sms"], "ok");
     assert!(components["email"].as_str().unwrap().starts_with("capture"), "{components}");
@@ -108,8 +108,7 @@ async fn texts_go_out_by_the_provider_and_the_rest_is_captured() {
     assert!(!captured.keys().any(|key| key.ends_with("/SMS")), "{captured:?}");
 }
 
-#[tokio::test]
-async fn a_provider_that_refuses_our_token_is_named_at_the_first_refusal() {
+async fn a_provider_that_refuses_our_token_is_named_at_the_first_refusal(backend: Backend) {
     async fn refuse() -> (StatusCode, Json<Value>) {
         (StatusCode::UNAUTHORIZED, Json(json!({"code": 20003, "message": "Authenticate", "status": 401})))
     }
@@ -117,7 +116,7 @@ async fn a_provider_that_refuses_our_token_is_named_at_the_first_refusal() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{ACCOUNT}:very-secret@{}?from=%2B15005550006", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
+    let server = Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
     server.put("/v1/recipients", json!([staff()[0]])).await;
     server.emit(&reservation("evt-1")).await;
     server.settled("evt-1").await;
@@ -139,14 +138,16 @@ fn signature(url: &str, fields: &[(&str, &str)]) -> String {
     STANDARD.encode(hmac::sign(&key, signed.as_bytes()))
 }
 
-#[tokio::test]
-async fn what_twilio_tells_later_is_the_receipt_and_nobody_else_can_tell_it() {
+async fn what_twilio_tells_later_is_the_receipt_and_nobody_else_can_tell_it(backend: Backend) {
     let (url, texts) = provider().await;
-    let server = Fresh::start_with(&[
-        ("CAMPANILE_CHANNELS__SMS__URL", &url),
-        ("CAMPANILE_SERVER__PUBLIC_URL", "https://campanile.example.com/base"),
-        DEADLINE,
-    ]);
+    let server = Fresh::start_with(
+        backend,
+        &[
+            ("CAMPANILE_CHANNELS__SMS__URL", &url),
+            ("CAMPANILE_SERVER__PUBLIC_URL", "https://campanile.example.com/base"),
+            DEADLINE,
+        ],
+    );
     server.put("/v1/recipients", json!([staff()[0]])).await;
     server.emit(&reservation("evt-1")).await;
     server.settled("evt-1").await;
@@ -181,9 +182,8 @@ async fn what_twilio_tells_later_is_the_receipt_and_nobody_else_can_tell_it() {
     assert_eq!(receipt().await, (json!("delivered"), true), "and takes nothing back");
 }
 
-#[tokio::test]
-async fn callbacks_that_can_not_be_read_are_refused_with_a_problem() {
-    let server = Fresh::start();
+async fn callbacks_that_can_not_be_read_are_refused_with_a_problem(backend: Backend) {
+    let server = Fresh::start(backend);
     let call = async |query: &str, body: String| {
         let request = server.request(Method::POST, &format!("/v1/callbacks/twilio{query}"));
         Answer::to(request.header("content-type", "application/x-www-form-urlencoded").body(body)).await
@@ -192,11 +192,10 @@ async fn callbacks_that_can_not_be_read_are_refused_with_a_problem() {
     call("?send=a&send=b", String::new()).await.assert_problem(422, "invalid-query");
 }
 
-#[tokio::test]
-async fn a_provider_that_is_away_is_asked_again_and_again() {
+async fn a_provider_that_is_away_is_asked_again_and_again(backend: Backend) {
     // Nothing listens there.
     let url = format!("http://{ACCOUNT}:very-secret@127.0.0.1:1?from=1234");
-    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
+    let server = Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
     // Only one, because a provider that fails five times in a row gets no messages for a while.
     server.put("/v1/recipients", json!([staff()[0]])).await;
     server.emit(&reservation("evt-1")).await;
@@ -206,8 +205,7 @@ async fn a_provider_that_is_away_is_asked_again_and_again() {
     assert_eq!(sms["attempt_count"], 3);
 }
 
-#[tokio::test]
-async fn a_provider_that_is_busy_for_a_while_is_asked_when_it_said() {
+async fn a_provider_that_is_busy_for_a_while_is_asked_when_it_said(backend: Backend) {
     async fn busy_twice(State(asked): State<Arc<Mutex<Vec<Instant>>>>) -> Response {
         let mut asked = asked.lock().unwrap();
         asked.push(Instant::now());
@@ -225,7 +223,7 @@ async fn a_provider_that_is_busy_for_a_while_is_asked_when_it_said() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{ACCOUNT}:very-secret@{}?from=1234", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
+    let server = Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
     server.put("/v1/recipients", json!([staff()[0]])).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
@@ -236,8 +234,7 @@ async fn a_provider_that_is_busy_for_a_while_is_asked_when_it_said() {
     assert!(asked.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(1)), "{asked:?}");
 }
 
-#[tokio::test]
-async fn a_text_that_was_accepted_without_a_name_is_left_to_a_person() {
+async fn a_text_that_was_accepted_without_a_name_is_left_to_a_person(backend: Backend) {
     async fn accept(State(asked): State<Arc<Mutex<usize>>>) -> (StatusCode, &'static str) {
         *asked.lock().unwrap() += 1;
         (StatusCode::CREATED, "<html>")
@@ -249,7 +246,7 @@ async fn a_text_that_was_accepted_without_a_name_is_left_to_a_person() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{ACCOUNT}:very-secret@{}?from=1234", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let server = Fresh::start_with(&[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
+    let server = Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
     server.put("/v1/recipients", json!([staff()[0]])).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
@@ -292,4 +289,14 @@ async fn doctor_looks_at_the_provider_and_sends_nothing() {
     assert_eq!(nowhere[0]["level"], "wrong", "{nowhere:?}");
     assert!(nowhere[0]["what"].as_str().unwrap().contains("is unreachable"), "{nowhere:?}");
     assert!(texts.lock().unwrap().is_empty());
+}
+
+on_both! {
+    texts_go_out_by_the_provider_and_the_rest_is_captured;
+    a_provider_that_refuses_our_token_is_named_at_the_first_refusal;
+    what_twilio_tells_later_is_the_receipt_and_nobody_else_can_tell_it;
+    callbacks_that_can_not_be_read_are_refused_with_a_problem;
+    a_provider_that_is_away_is_asked_again_and_again;
+    a_provider_that_is_busy_for_a_while_is_asked_when_it_said;
+    a_text_that_was_accepted_without_a_name_is_left_to_a_person;
 }

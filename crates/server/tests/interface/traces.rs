@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use campanile_testkit::on_both;
 use serde_json::{Value, json};
 
 use crate::fresh::{Fresh, encoded, event, with};
-use crate::support::{reservation, staff, until};
+use crate::support::{Backend, reservation, staff, until};
 
 fn rows<'a>(trace: &'a Value, name: &str) -> &'a [Value] {
     trace[name].as_array().map(Vec::as_slice).expect("a trace has lists")
@@ -22,9 +23,8 @@ async fn restaurant(server: &Fresh) {
     server.put("/v1/settings", managers).await;
 }
 
-#[tokio::test]
-async fn a_trace_tells_everything_about_an_event() {
-    let server = Fresh::start();
+async fn a_trace_tells_everything_about_an_event(backend: Backend) {
+    let server = Fresh::start(backend);
     restaurant(&server).await;
     server.emit(&with(&reservation("evt-1"), &json!({"occurred_at": "2026-01-21T11:15:30+01:00"}))).await;
     let trace = server.settled("evt-1").await;
@@ -82,9 +82,8 @@ async fn a_trace_tells_everything_about_an_event() {
     assert!(trace["next"].is_null());
 }
 
-#[tokio::test]
-async fn a_trace_can_be_asked_for_one_user() {
-    let server = Fresh::start();
+async fn a_trace_can_be_asked_for_one_user(backend: Backend) {
+    let server = Fresh::start(backend);
     restaurant(&server).await;
     let namesake = json!([{"user_type": "CUSTOMER", "user_id": 2, "email": "c2@example.com"}]);
     server.put("/v1/recipients", namesake).await;
@@ -118,9 +117,8 @@ async fn a_trace_can_be_asked_for_one_user() {
     cursor.assert_problem(422, "invalid-query").assert_says(&["cursor"]);
 }
 
-#[tokio::test]
-async fn an_event_that_reaches_nobody_fails_and_says_why() {
-    let server = Fresh::start();
+async fn an_event_that_reaches_nobody_fails_and_says_why(backend: Backend) {
+    let server = Fresh::start(backend);
     for (event, code, says) in [
         (event("evt-1", "LUNAR_ECLIPSE", "MOON", 5), "NO_AUDIENCE", "LUNAR_ECLIPSE"),
         (event("evt-2", "RESERVATION_REQUESTED", "RESTAURANT", 5), "NO_RECIPIENTS", "RESTAURANT 5"),
@@ -146,10 +144,9 @@ async fn an_event_that_reaches_nobody_fails_and_says_why() {
     assert_eq!(server.captured().await.len(), 0);
 }
 
-#[tokio::test]
-async fn a_large_audience_is_counted_paged_and_answered_one_by_one() {
+async fn a_large_audience_is_counted_paged_and_answered_one_by_one(backend: Backend) {
     const GUESTS: usize = 1_100;
-    let server = Fresh::start();
+    let server = Fresh::start(backend);
     let guests: Vec<Value> = (0..GUESTS)
         .map(|n| json!({"user_type": "GUEST", "user_id": format!("g {n}"), "name": format!("Guest {n}")}))
         .collect();
@@ -190,10 +187,9 @@ async fn a_large_audience_is_counted_paged_and_answered_one_by_one() {
     assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), GUESTS);
 }
 
-#[tokio::test]
-async fn a_high_event_overtakes_and_is_not_held_back_by_quiet_hours() {
+async fn a_high_event_overtakes_and_is_not_held_back_by_quiet_hours(backend: Backend) {
     // They are in one transaction and claimed one at a time, so that their order shows.
-    let server = Fresh::start_with(&[("CAMPANILE_FAN_OUT__BATCH", "1")]);
+    let server = Fresh::start_with(backend, &[("CAMPANILE_FAN_OUT__BATCH", "1")]);
     server.put("/v1/recipients", staff()).await;
     // The person's and the group's quiet hours cover the whole day together.
     let morning = json!({"channel": "EMAIL", "quiet_hours_start": "00:00", "quiet_hours_end": "12:00"});
@@ -227,4 +223,12 @@ async fn a_high_event_overtakes_and_is_not_held_back_by_quiet_hours() {
         rows(&high, "outbox").iter().all(|row| row["priority"] == "HIGH" && row["status"] == "DELIVERED")
     );
     assert_eq!(email(&server.get("/v1/events/low").await), "QUIET_HOURS");
+}
+
+on_both! {
+    a_trace_tells_everything_about_an_event;
+    a_trace_can_be_asked_for_one_user;
+    an_event_that_reaches_nobody_fails_and_says_why;
+    a_large_audience_is_counted_paged_and_answered_one_by_one;
+    a_high_event_overtakes_and_is_not_held_back_by_quiet_hours;
 }

@@ -11,21 +11,12 @@ use campanile_store::conformance::TestDatabase;
 use campanile_store::postgres::test_database::Database;
 use campanile_store::sqlite::Clock;
 use campanile_store::sqlite::test_database::File;
+use campanile_testkit::Backend;
 use tempfile::TempDir;
 
 use super::KEY;
 
 const BROKER: &str = "CAMPANILE_TEST_BROKER_URL";
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Backend {
-    /// SQLite and the in-process broker.
-    Embedded,
-    /// PostgreSQL and RabbitMQ.
-    Servers,
-    /// PostgreSQL and the in-process broker.
-    Mixed,
-}
 
 #[derive(Debug)]
 pub struct Home {

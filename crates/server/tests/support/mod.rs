@@ -8,16 +8,14 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-pub use home::{Backend, Home};
+pub use campanile_testkit::{Backend, until};
+pub use home::Home;
 
 pub const KEY: &str = "test-admin-key";
-const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A running `campanile serve`. Dropping it kills the process.
 #[derive(Debug)]
@@ -185,18 +183,6 @@ impl Drop for Server {
         // It may be dead already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// Repeats `find` until it returns something; fails with `what` after a timeout.
-pub async fn until<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = find().await {
-            return found;
-        }
-        assert!(begun.elapsed() < WAIT_TIMEOUT, "waited {WAIT_TIMEOUT:?} in vain until {what}");
-        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
