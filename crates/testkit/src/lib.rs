@@ -1,6 +1,9 @@
 //! What tests of several crates share. It knows nothing of Campanile, and Campanile depends on it in tests only.
 
 mod back_end;
+pub mod certificate;
+pub mod log;
+pub mod provider;
 mod until;
 
 pub use back_end::Backend;

@@ -52,7 +52,10 @@ pub fn check(file: &File) -> Vec<Violation> {
 
 /// Whether the whole file is test code.
 fn is_all_tests(file: &File) -> bool {
-    !file.is_in("src") || file.is_in("tests") || file.path.ends_with("/tests.rs")
+    !file.is_in("src")
+        || file.is_in("tests")
+        || file.path.ends_with("/tests.rs")
+        || file.path.starts_with("crates/testkit/")
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Faults of `RabbitMQ` at run time, after which Campanile goes on.
 
-use crate::support::log::Log;
 use crate::support::proxy::Proxy;
 use crate::support::witness::Witness;
 use crate::support::{Place, make_good, messages, publish, receive, receive_and_ack, until, within};
+use campanile_testkit::log::Log;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! An isolated prefix on the `RabbitMQ` that `cargo xtask test` starts, and other clients of it.
 
 pub mod impostor;
-pub mod log;
 pub mod proxy;
 pub mod vandal;
 pub mod witness;

@@ -11,9 +11,8 @@ use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::Outcome;
 use campanile_domain::time::Timestamp;
+use campanile_testkit::log::Log;
 use tokio::time::{Instant, sleep};
-
-use crate::support::log::Log;
 
 const LEASE: Duration = Duration::from_mins(1);
 

@@ -14,10 +14,9 @@ use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressOutcome, Outcome};
 use campanile_domain::time::Timestamp;
+use campanile_testkit::provider::fcm::{ACCOUNT, FcmRequest, ISSUED, KEY_FILE, PROJECT, check, check_grant};
+use campanile_testkit::provider::http::{Reply, Server};
 use serde_json::{Value, json};
-
-use crate::support::fcm::{ACCOUNT, FcmRequest, ISSUED, KEY_FILE, PROJECT, check, check_grant};
-use crate::support::http::{Reply, Server};
 
 const TOKEN: &str = "fMEP0vJqS0:APA91bHqX-device_one";
 const NAME: &str = "projects/trattoria-test/messages/0:1500415314455276%31bd1c9631bd1c96";

@@ -6,5 +6,4 @@ mod slack;
 mod smtp;
 mod smtp_queue;
 mod smtp_relay;
-mod support;
 mod twilio;

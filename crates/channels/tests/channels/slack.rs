@@ -13,11 +13,10 @@ use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressOutcome, AddressResult, Outcome};
 use campanile_domain::time::Timestamp;
+use campanile_testkit::provider::http::{self, Reply};
+use campanile_testkit::provider::slack::{PATH, check};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde_json::{Value, json};
-
-use crate::support::http::{self, Reply};
-use crate::support::slack::{PATH, check};
 
 const LONG_DEADLINE: Duration = Duration::from_secs(20);
 

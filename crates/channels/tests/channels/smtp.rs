@@ -11,12 +11,11 @@ use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressOutcome, Outcome};
 use campanile_domain::time::Timestamp;
+use campanile_testkit::certificate::Certificate;
+use campanile_testkit::provider::real_smtp::{Python, Sink};
+use campanile_testkit::provider::smtpd::{Act, Smtpd};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::Instant;
-
-use crate::support::certificate::Certificate;
-use crate::support::real_smtp::{Python, Sink};
-use crate::support::smtpd::{Act, Smtpd};
 
 pub const PIPELINING: &[&str] = &["PIPELINING", "SIZE 100000", "8BITMIME"];
 const PLAIN: &[&str] = &["8BITMIME"];
@@ -220,7 +219,7 @@ async fn a_server_that_closes_in_the_middle_of_an_email_does_not_have_it() {
 
 #[tokio::test]
 async fn the_same_is_known_over_tls() {
-    let certificate = Certificate::new();
+    let certificate = Certificate::localhost();
     let server = Smtpd::start(PLAIN, vec![("DATA", Act::CutOff(""))]).await;
     let encrypted =
         SmtpConfig { security: Security::Implicit, ..config(certificate.wrapped(server.port).await) };
@@ -506,7 +505,7 @@ async fn an_address_in_non_ascii_goes_by_smtputf8() {
 
 #[tokio::test]
 async fn mail_is_encrypted_and_logs_in() {
-    let certificate = Certificate::new();
+    let certificate = Certificate::localhost();
     for (tls, security, more) in [
         ("starttls", Security::Required, &[][..]),
         ("starttls", Security::IfOffered, &["--login-only"][..]),

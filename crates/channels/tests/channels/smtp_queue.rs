@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use campanile_channels::email::{Smtp, SmtpConfig};
+use campanile_testkit::provider::smtpd::{Act, Smtpd};
 use tokio::time::Instant;
 
 use crate::smtp::{self, PIPELINING, config, kind, mail};
-use crate::support::smtpd::{Act, Smtpd};
 
 /// Sends messages at the same time over one connection, and returns the result of each.
 async fn over_one_connection<const N: usize>(

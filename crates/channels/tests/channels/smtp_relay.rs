@@ -9,12 +9,12 @@ use campanile_channels::email::{ExtraHeader, Security, Smtp, SmtpConfig};
 use campanile_channels::{Chain, Link, Message, Provider};
 use campanile_domain::channel::Channel;
 use campanile_domain::send::Outcome;
+use campanile_testkit::certificate::Certificate;
+use campanile_testkit::log::Log;
+use campanile_testkit::provider::real_smtp::Python;
+use campanile_testkit::provider::smtpd::{Act, Smtpd};
 
 use crate::smtp::{PIPELINING, config, kind, mail, message};
-use crate::support::certificate::Certificate;
-use crate::support::log::Log;
-use crate::support::real_smtp::Python;
-use crate::support::smtpd::{Act, Smtpd};
 
 #[tokio::test]
 async fn a_name_that_does_not_resolve_is_told() {
@@ -38,7 +38,7 @@ async fn over_tls(certificate: &Certificate, ca_file: Option<&str>) -> (Outcome,
 
 #[tokio::test]
 async fn a_self_signed_certificate_given_as_ca_file_is_trusted() {
-    for certificate in [Certificate::new(), Certificate::authority("localhost")] {
+    for certificate in [Certificate::localhost(), Certificate::authority("localhost")] {
         let (outcome, said) = over_tls(&certificate, Some(certificate.files().0)).await;
         assert_eq!(kind(&outcome), "sent", "{outcome:?}");
         assert!(said.contains("login at") && said.contains("succeeded"), "{said}");
@@ -67,7 +67,7 @@ async fn a_certificate_for_another_name_is_refused_although_it_is_given() {
 
 #[test]
 fn a_ca_file_without_a_certificate_is_refused() {
-    let certificate = Certificate::new();
+    let certificate = Certificate::localhost();
     let key = certificate.files().1;
     let refused = Smtp::new(config(1), Some(Path::new(key))).unwrap_err();
     assert!(refused.contains("holds no certificate") && refused.contains(key), "{refused}");

@@ -12,11 +12,10 @@ use campanile_domain::id::{NotificationId, SendKey};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressOutcome, AddressResult, Outcome, OutcomeKind};
 use campanile_domain::time::Timestamp;
+use campanile_testkit::provider::http::{self, Reply};
+use campanile_testkit::provider::twilio::{ACCOUNT_SID, AUTH_TOKEN, Fields, check};
 
 use reqwest::Url;
-
-use crate::support::http::{self, Reply};
-use crate::support::twilio::{ACCOUNT_SID, AUTH_TOKEN, Fields, check};
 
 struct Server;
 
