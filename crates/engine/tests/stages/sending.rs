@@ -1,8 +1,5 @@
 //! Attempts: retries, doubts, leases and fences, with scripted providers.
 
-#[expect(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +13,8 @@ use campanile_engine::{Engine, EngineConfig};
 use campanile_store::conformance::TestDatabase;
 use campanile_store::{SendStore, Shown, Table, TracedSend};
 use serde_json::json;
-use support::{ScriptedProvider, World, config, customer, event, sends, settled};
+
+use crate::support::{ScriptedProvider, World, config, customer, event, sends, settled};
 
 fn scripted(outcomes: Vec<Outcome>) -> Arc<ScriptedProvider> {
     Arc::new(ScriptedProvider { outcomes: Mutex::new(outcomes.into()), ..ScriptedProvider::default() })

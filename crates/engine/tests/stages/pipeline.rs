@@ -1,7 +1,5 @@
 //! Tests all stages together: how one fault affects everything else, and what is repeated.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +13,8 @@ use campanile_engine::config::{RecoverConfig, RetainConfig};
 use campanile_store::conformance::TestDatabase;
 use campanile_store::{OutboxStore, RepublishCursor, Table, TraceFilter};
 use serde_json::{Value, json};
-use support::{ScriptedProvider, World, config, customer, event, sends, settled, status};
+
+use crate::support::{ScriptedProvider, World, config, customer, event, sends, settled, status};
 
 /// Twenty customers with an event each, and a database that refuses one row.
 async fn poisoned(when: &str) -> World {

@@ -1,8 +1,5 @@
 //! Tests that everything an operator must notice is counted when it happens, by a counter that starts at zero.
 
-#[expect(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,8 +18,9 @@ use campanile_store::{OutboxStore, OutboxView, Table};
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
-use support::{ScriptedProvider, World, config, customer, event, settled, status};
 use tokio_util::sync::CancellationToken;
+
+use crate::support::{ScriptedProvider, World, config, customer, event, settled, status};
 
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 const QUEUE: &str = "notification.customer";

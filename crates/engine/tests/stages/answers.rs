@@ -1,8 +1,5 @@
 //! Tests deferred messages, and answers of providers that take long or never arrive.
 
-#[expect(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,7 +14,8 @@ use campanile_engine::pipeline::settle;
 use campanile_store::conformance::TestDatabase;
 use campanile_store::{Table, Trace, TracedSend};
 use serde_json::json;
-use support::{ScriptedProvider, World, config, customer, event, sends, settled};
+
+use crate::support::{ScriptedProvider, World, config, customer, event, sends, settled};
 
 async fn world(provider: &Arc<ScriptedProvider>, config: EngineConfig) -> World {
     let providers = Providers::capture().with(Channel::Email, Arc::clone(provider) as _);

@@ -1,9 +1,6 @@
 //! Tests the fan-out of large audiences and of events for full queues: which events overtake others, and what is
 //! repeated.
 
-#[expect(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +14,8 @@ use campanile_engine::pipeline::publish;
 use campanile_store::conformance::TestDatabase;
 use campanile_store::{Table, Trace};
 use serde_json::{Value, json};
-use support::{World, config, customer, event, settled, status};
+
+use crate::support::{World, config, customer, event, settled, status};
 
 /// A round of a single worker: new events, then a chunk of a large audience.
 async fn round(workers: &FanOutWorkers) -> Report {
