@@ -306,7 +306,7 @@ pub async fn run_due(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     Unknown,
-    /// The last claim was full, so there may be more.
+    /// The last claim was full or found no permit, so there may be more.
     More,
     /// Nothing is due until this time has passed.
     After(Duration),
@@ -335,7 +335,8 @@ pub async fn claim_due(
         return Ok(Next::After(wait.max(WAIT_FOR_PERMIT)));
     }
     let _ = timeout(WAIT_FOR_PERMIT, in_flight.wait_for_permit(channel)).await;
-    let Some(permits) = in_flight.reserve_up_to(channel, MAX_CLAIM) else { return Ok(known) };
+    // Something is due, so this is not put off until the next poll.
+    let Some(permits) = in_flight.reserve_up_to(channel, MAX_CLAIM) else { return Ok(Next::More) };
     let lease_deadline = LeaseDeadline::after(engine.config.lease);
     let limit = permits.num_permits();
     let jobs = engine.store.claim_due(channel, limit, &engine.instance, engine.config.lease).await?;
