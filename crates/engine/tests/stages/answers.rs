@@ -11,15 +11,15 @@ use campanile_domain::status::SendStatus;
 use campanile_engine::EngineConfig;
 use campanile_engine::pipeline::send::InFlightQueue;
 use campanile_engine::pipeline::settle;
-use campanile_store::conformance::TestDatabase;
 use campanile_store::{Table, Trace, TracedSend};
+use campanile_testkit::{Backend, on_both};
 use serde_json::json;
 
 use crate::support::{ScriptedProvider, World, config, customer, event, sends, settled};
 
-async fn world(provider: &Arc<ScriptedProvider>, config: EngineConfig) -> World {
+async fn world(backend: Backend, provider: &Arc<ScriptedProvider>, config: EngineConfig) -> World {
     let providers = Providers::capture().with(Channel::Email, Arc::clone(provider) as _);
-    let world = World::with(config, providers, 1_000).await;
+    let world = World::with(backend, config, providers, 1_000).await;
     world.put(Table::Recipients, json!([customer(1)])).await;
     world
 }
@@ -36,12 +36,11 @@ fn silent(times: usize, answer_timeout: Duration) -> Arc<ScriptedProvider> {
     })
 }
 
-#[tokio::test]
-async fn a_deferred_message_is_tried_again_for_a_day_and_never_counts_as_an_attempt() {
+async fn a_deferred_message_is_tried_again_for_a_day_and_never_counts_as_an_attempt(backend: Backend) {
     let greylisted = || Outcome::Deferred { error: "451 4.7.1 greylisted".to_owned() };
     let outcomes = Mutex::new((0..5).map(|_| greylisted()).collect());
     let provider = Arc::new(ScriptedProvider { outcomes, ..ScriptedProvider::default() });
-    let world = world(&provider, config()).await;
+    let world = world(backend, &provider, config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     for (deferrals, minutes) in [(1, 1), (2, 5), (3, 15), (4, 30), (5, 60)] {
@@ -63,14 +62,13 @@ async fn a_deferred_message_is_tried_again_for_a_day_and_never_counts_as_an_atte
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn what_is_deferred_for_too_long_is_a_dead_letter() {
+async fn what_is_deferred_for_too_long_is_a_dead_letter(backend: Backend) {
     let outcomes = (0..9).map(|_| Outcome::Deferred { error: "451 greylisted".to_owned() }).collect();
     let provider =
         Arc::new(ScriptedProvider { outcomes: Mutex::new(outcomes), ..ScriptedProvider::default() });
     let mut config = config();
     config.send.get_mut(Channel::Email).policy.defer_for = Duration::from_millis(200);
-    let world = world(&provider, config).await;
+    let world = world(backend, &provider, config).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     let trace = world.until("e1", settled).await;
@@ -81,13 +79,12 @@ async fn what_is_deferred_for_too_long_is_a_dead_letter() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn an_unanswered_message_is_repeated_once_and_then_in_doubt_whatever_the_policy() {
+async fn an_unanswered_message_is_repeated_once_and_then_in_doubt_whatever_the_policy(backend: Backend) {
     for (silences, status, asked) in
         [(1, SendStatus::Sent, 2), (2, SendStatus::InDoubt, 2), (9, SendStatus::InDoubt, 2)]
     {
         let provider = silent(silences, Duration::from_millis(50));
-        let world = world(&provider, config()).await;
+        let world = world(backend, &provider, config()).await;
         let running = world.start();
         world.emit(json!([event("e1", 1)])).await;
         let trace = world.until("e1", settled).await;
@@ -100,8 +97,7 @@ async fn an_unanswered_message_is_repeated_once_and_then_in_doubt_whatever_the_p
 }
 
 /// The answer takes three times as long as the lease, while another instance looks for claims to take over.
-#[tokio::test]
-async fn a_claim_is_renewed_while_an_answer_is_awaited() {
+async fn a_claim_is_renewed_while_an_answer_is_awaited(backend: Backend) {
     let provider = Arc::new(ScriptedProvider {
         silent: AtomicUsize::new(1),
         answer_timeout: Duration::from_mins(5),
@@ -109,7 +105,7 @@ async fn a_claim_is_renewed_while_an_answer_is_awaited() {
         ..ScriptedProvider::default()
     });
     let lease = Duration::from_secs(2);
-    let world = world(&provider, EngineConfig { lease, ..config() }).await;
+    let world = world(backend, &provider, EngineConfig { lease, ..config() }).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     world.until("e1", |trace| sends(trace).contains(&"EMAIL SENDING".to_owned())).await;
@@ -127,32 +123,36 @@ async fn a_claim_is_renewed_while_an_answer_is_awaited() {
     assert_eq!(email(&world.trace("e1").await).row.attempt_count, 1, "that counts as an attempt");
 }
 
-#[tokio::test]
-async fn messages_that_await_an_answer_leave_their_permits_to_others() {
+async fn messages_that_await_an_answer_leave_their_permits_to_others(backend: Backend) {
     let provider = silent(4, Duration::from_mins(5));
-    let world = world(&provider, config()).await;
+    let world = world(backend, &provider, config()).await;
     assert_eq!(world.config.send.get(Channel::Email).concurrency, 4);
     let running = world.start();
     world.emit(json!((0..4).map(|n| event(&format!("silent{n}"), 1)).collect::<Vec<_>>())).await;
-    while provider.asked.lock().unwrap().len() < 4 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    provider.until_asked(4).await;
     world.emit(json!([event("e1", 1)])).await;
     assert_eq!(email(&world.until("e1", settled).await).row.status, SendStatus::Sent);
     drop(running);
 }
 
-#[tokio::test]
-async fn what_is_unanswered_at_a_stop_is_a_doubt() {
+async fn what_is_unanswered_at_a_stop_is_a_doubt(backend: Backend) {
     let provider = silent(1, Duration::from_mins(5));
-    let world = world(&provider, config()).await;
+    let world = world(backend, &provider, config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
-    while provider.asked.lock().unwrap().is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    provider.until_asked(1).await;
     assert!(running.stop(Duration::from_secs(6)).await, "it ends in order");
     let send = email(&world.trace("e1").await);
     assert_eq!(send.row.status, SendStatus::Due);
     assert_eq!(send.attempts[0].row.outcome, "UNKNOWN");
+}
+
+on_both! {
+    current_thread:
+    a_deferred_message_is_tried_again_for_a_day_and_never_counts_as_an_attempt;
+    what_is_deferred_for_too_long_is_a_dead_letter;
+    an_unanswered_message_is_repeated_once_and_then_in_doubt_whatever_the_policy;
+    a_claim_is_renewed_while_an_answer_is_awaited;
+    messages_that_await_an_answer_leave_their_permits_to_others;
+    what_is_unanswered_at_a_stop_is_a_doubt;
 }

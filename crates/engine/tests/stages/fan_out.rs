@@ -11,8 +11,8 @@ use campanile_engine::EngineConfig;
 use campanile_engine::config::FanOutConfig;
 use campanile_engine::pipeline::fan_out::{FanOutWorkers, Report};
 use campanile_engine::pipeline::publish;
-use campanile_store::conformance::TestDatabase;
 use campanile_store::{Table, Trace};
+use campanile_testkit::{Backend, on_both, until};
 use serde_json::{Value, json};
 
 use crate::support::{World, config, customer, event, settled, status};
@@ -28,9 +28,8 @@ fn waiter() -> Value {
            "email": "a@example.com", "push_tokens": [], "active": true})
 }
 
-#[tokio::test]
-async fn a_large_audience_passes_a_narrow_queue_and_others_pass_it() {
-    let world = World::with(config(), Providers::capture(), 50).await;
+async fn a_large_audience_passes_a_narrow_queue_and_others_pass_it(backend: Backend) {
+    let world = World::with(backend, config(), Providers::capture(), 50).await;
     let people: Vec<Value> = (1..=3_000).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     world.put(Table::Recipients, json!([waiter()])).await;
@@ -52,15 +51,12 @@ async fn a_large_audience_passes_a_narrow_queue_and_others_pass_it() {
     );
     let big = world.until("big", |trace| status(trace) == EventStatus::Processed).await;
     assert_eq!(big.processed.unwrap().recipients, 3_001);
-    while world.captured().await < 3_000 * 2 + 3 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("everybody is told", async || (world.captured().await == 3_000 * 2 + 3).then_some(())).await;
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn middling_events_do_not_wait_for_a_large_one() {
-    let world = World::with(config(), Providers::capture(), 50).await;
+async fn middling_events_do_not_wait_for_a_large_one(backend: Backend) {
+    let world = World::with(backend, config(), Providers::capture(), 50).await;
     let people: Vec<Value> = (1..=3_000).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     let staff = |id: u32| {
@@ -93,9 +89,9 @@ async fn middling_events_do_not_wait_for_a_large_one() {
 }
 
 /// An event that waits can still be overtaken, and costs less than waiting rows.
-#[tokio::test]
-async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
+async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out(backend: Backend) {
     let world = World::with(
+        backend,
         EngineConfig { fan_out: FanOutConfig { batch: 1, ..config().fan_out }, ..config() },
         Providers::capture(),
         5,
@@ -124,9 +120,8 @@ async fn while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out() {
     }
 }
 
-#[tokio::test]
-async fn what_is_for_another_queue_passes_one_that_has_no_room() {
-    let world = World::with(config(), Providers::capture(), 5).await;
+async fn what_is_for_another_queue_passes_one_that_has_no_room(backend: Backend) {
+    let world = World::with(backend, config(), Providers::capture(), 5).await;
     let people: Vec<Value> = (1..=20_000).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     world.put(Table::Recipients, json!([waiter()])).await;
@@ -154,9 +149,8 @@ async fn what_is_for_another_queue_passes_one_that_has_no_room() {
     assert_eq!(status(&world.trace("small").await), EventStatus::Published);
 }
 
-#[tokio::test]
-async fn large_events_alternate() {
-    let world = World::new().await;
+async fn large_events_alternate(backend: Backend) {
+    let world = World::new(backend).await;
     let people: Vec<Value> = (1..=5_000).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     let broadcast = |id: &str| {
@@ -177,9 +171,8 @@ async fn large_events_alternate() {
     }
 }
 
-#[tokio::test]
-async fn a_step_over_one_channel_has_more_people_while_nobody_else_waits() {
-    let world = World::new().await;
+async fn a_step_over_one_channel_has_more_people_while_nobody_else_waits(backend: Backend) {
+    let world = World::new(backend).await;
     let people: Vec<Value> = (1..=8_000).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     let news = |id: &str| {
@@ -214,9 +207,8 @@ async fn a_step_over_one_channel_has_more_people_while_nobody_else_waits() {
     }
 }
 
-#[tokio::test]
-async fn a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked() {
-    let world = World::new().await;
+async fn a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked(backend: Backend) {
+    let world = World::new(backend).await;
     let people: Vec<Value> = (1..=2_500).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     let audience = |name: &str| {
@@ -240,9 +232,8 @@ async fn a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked() {
 }
 
 /// The next step is decided while the last one is written, so another instance may have made a step in between.
-#[tokio::test]
-async fn what_was_decided_ahead_is_forgotten_where_somebody_else_went_on() {
-    let world = World::new().await;
+async fn what_was_decided_ahead_is_forgotten_where_somebody_else_went_on(backend: Backend) {
+    let world = World::new(backend).await;
     let people: Vec<Value> = (1..=6_000).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     world
@@ -263,9 +254,8 @@ async fn what_was_decided_ahead_is_forgotten_where_somebody_else_went_on() {
     assert_eq!(world.test_database.count(recipients).await, 6_000);
 }
 
-#[tokio::test]
-async fn what_was_decided_ahead_by_older_rules_is_decided_again() {
-    let world = World::new().await;
+async fn what_was_decided_ahead_by_older_rules_is_decided_again(backend: Backend) {
+    let world = World::new(backend).await;
     let people: Vec<Value> = (1..=2_500).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     let template = |title: &str| json!([{"event_type": "NEWS", "title": title}]);
@@ -291,9 +281,8 @@ async fn what_was_decided_ahead_by_older_rules_is_decided_again() {
     assert_eq!((titled("before").await, titled("after").await), (before, 2_500 - before));
 }
 
-#[tokio::test]
-async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written() {
-    let world = World::new().await;
+async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written(backend: Backend) {
+    let world = World::new(backend).await;
     let people: Vec<Value> = (1..=2_500).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     world
@@ -324,9 +313,8 @@ async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn many_events_are_a_burst_until_there_are_few() {
-    let world = World::new().await;
+async fn many_events_are_a_burst_until_there_are_few(backend: Backend) {
+    let world = World::new(backend).await;
     world.put(Table::Recipients, json!([customer(1)])).await;
     let running = world.start();
     let mut burst = world.engine.burst();
@@ -348,14 +336,15 @@ const CUSTOMERS: &str = "notification.customer";
 const QUEUE_LIMIT: usize = 100;
 
 /// An event for a full queue that only the test empties. A table records chunks that are released or claimed.
-async fn with_a_full_queue(lease: Duration) -> World {
+async fn with_a_full_queue(backend: Backend, lease: Duration) -> World {
     let roles = "fan_out,publish".parse().unwrap();
     let world =
-        World::with(EngineConfig { roles, lease, ..config() }, Providers::capture(), QUEUE_LIMIT).await;
+        World::with(backend, EngineConfig { roles, lease, ..config() }, Providers::capture(), QUEUE_LIMIT)
+            .await;
     world.put(Table::Recipients, json!([customer(1)])).await;
-    let chunk_update = "CREATE TABLE chunk_update (id INTEGER);
-         CREATE TRIGGER chunk_update AFTER UPDATE ON publish_chunk BEGIN INSERT INTO chunk_update VALUES (NEW.id); END";
-    world.test_database.execute(chunk_update).await;
+    world.test_database.execute("CREATE TABLE chunk_update (id BIGINT)").await;
+    let record = "INSERT INTO chunk_update VALUES (NEW.id);";
+    world.trigger("AFTER UPDATE ON publish_chunk FOR EACH ROW", record, record).await;
     let filling = |_| Message { id: "filling".to_owned(), body: Arc::from(&b"{}"[..]), stamp: None };
     world.broker.publish(CUSTOMERS, (0..QUEUE_LIMIT).map(filling).collect()).await.unwrap();
     world.emit(json!([event("e1", 1)])).await;
@@ -373,9 +362,8 @@ fn is_published(trace: &Trace) -> bool {
     !trace.outbox.is_empty() && trace.outbox.iter().all(|row| row.status == OutboxStatus::Published)
 }
 
-#[tokio::test]
-async fn what_was_handed_over_waits_in_memory_until_its_queue_has_room() {
-    let world = with_a_full_queue(Duration::from_mins(10)).await;
+async fn what_was_handed_over_waits_in_memory_until_its_queue_has_room(backend: Backend) {
+    let world = with_a_full_queue(backend, Duration::from_mins(10)).await;
     let running = world.start();
     let waiting = world.until("e1", |trace| !trace.outbox.is_empty()).await;
     assert!(!is_published(&waiting), "{:?}", waiting.outbox);
@@ -386,9 +374,8 @@ async fn what_was_handed_over_waits_in_memory_until_its_queue_has_room() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn what_waits_in_the_database_gets_room_although_more_is_handed_over_all_the_time() {
-    let world = with_a_full_queue(Duration::from_mins(10)).await;
+async fn what_waits_in_the_database_gets_room_although_more_is_handed_over_all_the_time(backend: Backend) {
+    let world = with_a_full_queue(backend, Duration::from_mins(10)).await;
     // Fanned out by an instance that handed its chunks to no publisher.
     let (nobody, _) = publish::handover(Vec::new());
     round(&FanOutWorkers::new(world.engine.clone(), nobody)).await;
@@ -405,17 +392,30 @@ async fn what_waits_in_the_database_gets_room_although_more_is_handed_over_all_t
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn what_waits_too_long_for_room_is_given_back_and_published_by_whoever_claims_it() {
-    let world = with_a_full_queue(Duration::from_secs(2)).await;
+async fn what_waits_too_long_for_room_is_given_back_and_published_by_whoever_claims_it(backend: Backend) {
+    let world = with_a_full_queue(backend, Duration::from_secs(2)).await;
     let running = world.start();
     let released = "SELECT count(*) FROM publish_chunk WHERE id IN (SELECT id FROM chunk_update)";
-    let begun = Instant::now();
-    while world.test_database.count(released).await == 0 {
-        assert!(begun.elapsed() < Duration::from_secs(30), "it was never given back");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until("it is given back", async || (world.test_database.count(released).await > 0).then_some(())).await;
     empty_the_queue(&world).await;
     world.until("e1", is_published).await;
     assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+on_both! {
+    current_thread:
+    a_large_audience_passes_a_narrow_queue_and_others_pass_it;
+    middling_events_do_not_wait_for_a_large_one;
+    while_a_queue_has_no_room_only_what_is_urgent_is_fanned_out;
+    what_is_for_another_queue_passes_one_that_has_no_room;
+    large_events_alternate;
+    a_step_over_one_channel_has_more_people_while_nobody_else_waits;
+    a_rule_added_in_the_middle_takes_nobody_from_the_one_that_is_walked;
+    what_was_decided_ahead_is_forgotten_where_somebody_else_went_on;
+    what_was_decided_ahead_by_older_rules_is_decided_again;
+    a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written;
+    many_events_are_a_burst_until_there_are_few;
+    what_was_handed_over_waits_in_memory_until_its_queue_has_room;
+    what_waits_in_the_database_gets_room_although_more_is_handed_over_all_the_time;
+    what_waits_too_long_for_room_is_given_back_and_published_by_whoever_claims_it;
 }

@@ -10,25 +10,23 @@ use campanile_domain::id::{EventId, NotificationId};
 use campanile_domain::status::{EventStatus, OutboxStatus};
 use campanile_engine::EngineConfig;
 use campanile_engine::config::{RecoverConfig, RetainConfig};
-use campanile_store::conformance::TestDatabase;
-use campanile_store::{OutboxStore, RepublishCursor, Table, TraceFilter};
+use campanile_store::{RepublishCursor, Table, TraceFilter};
+use campanile_testkit::{Backend, on_both};
 use serde_json::{Value, json};
 
 use crate::support::{ScriptedProvider, World, config, customer, event, sends, settled, status};
 
 /// Twenty customers with an event each, and a database that refuses one row.
-async fn poisoned(when: &str) -> World {
-    let world = World::new().await;
+async fn poisoned(backend: Backend, when: &str, condition: &str) -> World {
+    let world = World::new(backend).await;
     world.put(Table::Recipients, json!((1..=20).map(customer).collect::<Vec<_>>())).await;
     world.emit(json!((1..=20).map(|n| event(&format!("e{n}"), n)).collect::<Vec<_>>())).await;
-    let trigger = format!("CREATE TRIGGER poison {when} BEGIN SELECT RAISE(ABORT, 'poison'); END");
-    world.test_database.execute(&trigger).await;
+    world.poison(when, condition).await;
     world
 }
 
-#[tokio::test]
-async fn one_poisonous_event_fails_alone_and_the_rest_of_its_batch_is_delivered() {
-    let world = poisoned("BEFORE INSERT ON outbox WHEN NEW.event_id = 'e13'").await;
+async fn one_poisonous_event_fails_alone_and_the_rest_of_its_batch_is_delivered(backend: Backend) {
+    let world = poisoned(backend, "BEFORE INSERT ON outbox", "NEW.event_id = 'e13'").await;
     let running = world.start();
     for n in (1..=20).filter(|n| *n != 13) {
         world.until(&format!("e{n}"), settled).await;
@@ -45,9 +43,8 @@ async fn one_poisonous_event_fails_alone_and_the_rest_of_its_batch_is_delivered(
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn one_poisonous_message_fails_alone_and_the_rest_of_its_batch_is_received() {
-    let world = poisoned("BEFORE INSERT ON notification WHEN NEW.user_id = '13'").await;
+async fn one_poisonous_message_fails_alone_and_the_rest_of_its_batch_is_received(backend: Backend) {
+    let world = poisoned(backend, "BEFORE INSERT ON notification", "NEW.user_id = '13'").await;
     let running = world.start();
     for n in (1..=20).filter(|n| *n != 13) {
         world.until(&format!("e{n}"), settled).await;
@@ -58,9 +55,8 @@ async fn one_poisonous_message_fails_alone_and_the_rest_of_its_batch_is_received
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn one_poisonous_outcome_fails_alone_and_the_rest_of_its_batch_is_settled() {
-    let world = poisoned("BEFORE INSERT ON captured_message WHEN NEW.user_id = '13'").await;
+async fn one_poisonous_outcome_fails_alone_and_the_rest_of_its_batch_is_settled(backend: Backend) {
+    let world = poisoned(backend, "BEFORE INSERT ON captured_message", "NEW.user_id = '13'").await;
     let running = world.start();
     for n in 1..=20 {
         world.until(&format!("e{n}"), settled).await;
@@ -70,9 +66,8 @@ async fn one_poisonous_outcome_fails_alone_and_the_rest_of_its_batch_is_settled(
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn a_forged_message_reaches_nobody_and_the_queue_flows_on() {
-    let world = World::new().await;
+async fn a_forged_message_reaches_nobody_and_the_queue_flows_on(backend: Backend) {
+    let world = World::new(backend).await;
     world.put(Table::Recipients, json!([customer(1)])).await;
     let forged = |id: String| Message {
         id,
@@ -92,9 +87,8 @@ async fn a_forged_message_reaches_nobody_and_the_queue_flows_on() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn a_template_that_fails_fails_its_own_row_and_nothing_else() {
-    let world = World::new().await;
+async fn a_template_that_fails_fails_its_own_row_and_nothing_else(backend: Backend) {
+    let world = World::new(backend).await;
     world.put(Table::Recipients, json!([customer(1)])).await;
     let bad = json!([{"event_type": "ORDER_CREATED", "channel": "SMS", "locale": "*", "title": "{{ payload.table }}",
         "body": ""}]);
@@ -115,11 +109,10 @@ async fn a_template_that_fails_fails_its_own_row_and_nothing_else() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn what_is_old_is_forgotten_but_for_its_id() {
+async fn what_is_old_is_forgotten_but_for_its_id(backend: Backend) {
     const DAY: Duration = Duration::from_hours(24);
     let retain = RetainConfig { age: Some(30 * DAY), interval: Duration::from_millis(20) };
-    let world = World::with(EngineConfig { retain, ..config() }, Providers::capture(), 1_000).await;
+    let world = World::with(backend, EngineConfig { retain, ..config() }, Providers::capture(), 1_000).await;
     world.put(Table::Recipients, json!([customer(1)])).await;
     let running = world.start();
     world.emit(json!([event("old", 1)])).await;
@@ -132,7 +125,7 @@ async fn what_is_old_is_forgotten_but_for_its_id() {
     // As if the engine had been up for all these days; a clock that jumps deletes nothing.
     let horizon =
         "INSERT INTO retain_horizon (id, horizon, version) VALUES (1, '9000-01-01T00:00:00.000Z', 0)
-                   ON CONFLICT DO UPDATE SET horizon = excluded.horizon";
+                   ON CONFLICT (id) DO UPDATE SET horizon = excluded.horizon";
     world.test_database.execute(horizon).await;
     let old = EventId::new("old").unwrap();
     while world.engine.trace(&old, TraceFilter::default()).await.unwrap().is_some() {
@@ -147,9 +140,8 @@ async fn what_is_old_is_forgotten_but_for_its_id() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn what_the_broker_lost_is_published_again_and_received_once() {
-    let world = World::new().await;
+async fn what_the_broker_lost_is_published_again_and_received_once(backend: Backend) {
+    let world = World::new(backend).await;
     world.put(Table::Recipients, json!([customer(1)])).await;
     world.emit(json!([event("e1", 1)])).await;
     let running = world.start();
@@ -165,11 +157,11 @@ async fn what_the_broker_lost_is_published_again_and_received_once() {
     assert_eq!(world.captured().await, 2);
 }
 
-#[tokio::test]
-async fn what_somebody_purged_is_published_again_when_it_is_old_enough() {
+async fn what_somebody_purged_is_published_again_when_it_is_old_enough(backend: Backend) {
     let recover = RecoverConfig { republish_after: Duration::from_secs(1) };
     let roles = "fan_out, publish, recover".parse().unwrap();
-    let world = World::with(EngineConfig { recover, roles, ..config() }, Providers::capture(), 1_000).await;
+    let world =
+        World::with(backend, EngineConfig { recover, roles, ..config() }, Providers::capture(), 1_000).await;
     world.put(Table::Recipients, json!([customer(1)])).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
@@ -192,11 +184,10 @@ async fn what_somebody_purged_is_published_again_when_it_is_old_enough() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn a_provider_that_hangs_does_not_slow_another_channel() {
+async fn a_provider_that_hangs_does_not_slow_another_channel(backend: Backend) {
     let hanging = Arc::new(ScriptedProvider { hangs: true, ..ScriptedProvider::default() });
     let providers = Providers::capture().with(Channel::Email, hanging.clone());
-    let world = World::with(config(), providers, 1_000).await;
+    let world = World::with(backend, config(), providers, 1_000).await;
     let people: Vec<Value> = (1..=50).map(customer).collect();
     world.put(Table::Recipients, json!(people)).await;
     let running = world.start();
@@ -207,4 +198,17 @@ async fn a_provider_that_hangs_does_not_slow_another_channel() {
     assert!(hanging.asked.lock().unwrap().len() <= 4, "no more attempts at once than the channel may have");
     // Attempts that never answer are abandoned at the deadline.
     assert!(!running.stop(Duration::from_millis(200)).await);
+}
+
+on_both! {
+    current_thread:
+    one_poisonous_event_fails_alone_and_the_rest_of_its_batch_is_delivered;
+    one_poisonous_message_fails_alone_and_the_rest_of_its_batch_is_received;
+    one_poisonous_outcome_fails_alone_and_the_rest_of_its_batch_is_settled;
+    a_forged_message_reaches_nobody_and_the_queue_flows_on;
+    a_template_that_fails_fails_its_own_row_and_nothing_else;
+    what_is_old_is_forgotten_but_for_its_id;
+    what_the_broker_lost_is_published_again_and_received_once;
+    what_somebody_purged_is_published_again_when_it_is_old_enough;
+    a_provider_that_hangs_does_not_slow_another_channel;
 }

@@ -10,8 +10,8 @@ use campanile_domain::status::{EventStatus, SendStatus};
 use campanile_engine::pipeline::send::{self, InFlightQueue, Next};
 use campanile_engine::pipeline::settle;
 use campanile_engine::{Engine, EngineConfig};
-use campanile_store::conformance::TestDatabase;
-use campanile_store::{SendStore, Shown, Table, TracedSend};
+use campanile_store::{Shown, Table, TracedSend};
+use campanile_testkit::{Backend, on_both};
 use serde_json::json;
 
 use crate::support::{ScriptedProvider, World, config, customer, event, sends, settled};
@@ -28,8 +28,9 @@ fn unknown() -> Outcome {
     Outcome::Unknown { error: "the line went dead".to_owned() }
 }
 
-async fn world(provider: Arc<ScriptedProvider>, config: EngineConfig) -> World {
-    let world = World::with(config, Providers::capture().with(Channel::Email, provider), 1_000).await;
+async fn world(backend: Backend, provider: Arc<ScriptedProvider>, config: EngineConfig) -> World {
+    let world =
+        World::with(backend, config, Providers::capture().with(Channel::Email, provider), 1_000).await;
     world.put(Table::Recipients, json!([customer(1)])).await;
     world
 }
@@ -38,10 +39,9 @@ fn email(trace: &campanile_store::Trace) -> TracedSend {
     trace.sends.iter().find(|send| send.row.channel == Channel::Email).expect("an e-mail was decided").clone()
 }
 
-#[tokio::test]
-async fn a_transient_error_is_tried_again_and_every_try_is_kept() {
+async fn a_transient_error_is_tried_again_and_every_try_is_kept(backend: Backend) {
     let provider = scripted(vec![busy(), busy()]);
-    let world = world(provider.clone(), config()).await;
+    let world = world(backend, provider.clone(), config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     let trace = world.until("e1", settled).await;
@@ -55,10 +55,9 @@ async fn a_transient_error_is_tried_again_and_every_try_is_kept() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn attempts_end_with_a_dead_letter() {
+async fn attempts_end_with_a_dead_letter(backend: Backend) {
     let provider = scripted(vec![busy(), busy(), busy(), busy()]);
-    let world = world(provider.clone(), config()).await;
+    let world = world(backend, provider.clone(), config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     let trace = world.until("e1", settled).await;
@@ -69,10 +68,9 @@ async fn attempts_end_with_a_dead_letter() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn a_permanent_error_is_not_tried_again() {
+async fn a_permanent_error_is_not_tried_again(backend: Backend) {
     let provider = scripted(vec![Outcome::Rejected { error: "550 no such user".to_owned() }]);
-    let world = world(provider.clone(), config()).await;
+    let world = world(backend, provider.clone(), config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     let trace = world.until("e1", settled).await;
@@ -81,8 +79,7 @@ async fn a_permanent_error_is_not_tried_again() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn doubt_is_held_for_a_person_where_the_policy_says_so() {
+async fn doubt_is_held_for_a_person_where_the_policy_says_so(backend: Backend) {
     let mut config = config();
     config.send = PerChannel::from_fn(|channel| {
         let mut send = config.send.get(channel).clone();
@@ -90,7 +87,7 @@ async fn doubt_is_held_for_a_person_where_the_policy_says_so() {
         send
     });
     let provider = scripted(vec![unknown()]);
-    let world = world(provider.clone(), config).await;
+    let world = world(backend, provider.clone(), config).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     let trace = world.until("e1", settled).await;
@@ -99,10 +96,9 @@ async fn doubt_is_held_for_a_person_where_the_policy_says_so() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn doubt_is_resent_by_default_and_counts() {
+async fn doubt_is_resent_by_default_and_counts(backend: Backend) {
     let provider = scripted(vec![unknown()]);
-    let world = world(provider.clone(), config()).await;
+    let world = world(backend, provider.clone(), config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     let trace = world.until("e1", settled).await;
@@ -116,11 +112,10 @@ async fn doubt_is_resent_by_default_and_counts() {
 async fn a_lease_that_no_attempt_fits_into_is_refused_at_the_start() {
     let provider =
         Arc::new(ScriptedProvider { deadline: Some(Duration::from_mins(1)), ..ScriptedProvider::default() });
-    world(provider, config()).await;
+    world(Backend::Embedded, provider, config()).await;
 }
 
-#[tokio::test]
-async fn what_gets_no_permit_waits_in_the_database_and_not_for_the_next_tick() {
+async fn what_gets_no_permit_waits_in_the_database_and_not_for_the_next_tick(backend: Backend) {
     let mut config = config();
     config.send = PerChannel::from_fn(|channel| {
         let mut send = config.send.get(channel).clone();
@@ -128,7 +123,7 @@ async fn what_gets_no_permit_waits_in_the_database_and_not_for_the_next_tick() {
         send
     });
     let provider = scripted(Vec::new());
-    let world = world(provider.clone(), config).await;
+    let world = world(backend, provider.clone(), config).await;
     let running = world.start();
     world.emit(json!((1..=20).map(|n| event(&format!("e{n}"), 1)).collect::<Vec<_>>())).await;
     for n in 1..=20 {
@@ -138,10 +133,9 @@ async fn what_gets_no_permit_waits_in_the_database_and_not_for_the_next_tick() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn a_provider_that_panics_loses_nothing() {
+async fn a_provider_that_panics_loses_nothing(backend: Backend) {
     let provider = Arc::new(ScriptedProvider { panics: true, ..ScriptedProvider::default() });
-    let world = world(provider.clone(), config()).await;
+    let world = world(backend, provider.clone(), config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     world.until("e1", |trace| !trace.sends.is_empty() && !provider.asked.lock().unwrap().is_empty()).await;
@@ -153,8 +147,7 @@ async fn a_provider_that_panics_loses_nothing() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn a_claim_that_was_taken_over_writes_nothing() {
+async fn a_claim_that_was_taken_over_writes_nothing(backend: Backend) {
     // The first attempt hangs past its lease. Another one takes over and sends. The late outcome is refused because of
     // its token.
     let hanging = Arc::new(ScriptedProvider {
@@ -164,12 +157,10 @@ async fn a_claim_that_was_taken_over_writes_nothing() {
     });
     let mut config = config();
     config.lease = Duration::from_secs(3);
-    let world = world(hanging.clone(), config).await;
+    let world = world(backend, hanging.clone(), config).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
-    while hanging.asked.lock().unwrap().is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    hanging.until_asked(1).await;
     // The SMS of the same event is settled, so there is only one claim to take over.
     let trace = world.until("e1", |trace| sends(trace).contains(&"SMS SENT".to_owned())).await;
     let first = email(&trace).row.lease;
@@ -197,15 +188,14 @@ async fn a_claim_that_was_taken_over_writes_nothing() {
 }
 
 /// Claims are taken over oldest first. Those that an instance holds itself must not hide the others.
-#[tokio::test]
-async fn a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here() {
+async fn a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here(backend: Backend) {
     let without_senders = EngineConfig { roles: "fan_out,publish,receive".parse().unwrap(), ..config() };
-    let world = world(scripted(Vec::new()), without_senders).await;
+    let world = world(backend, scripted(Vec::new()), without_senders).await;
     let running = world.start();
     let mut many = config();
     many.send.get_mut(Channel::Email).concurrency = 40;
     let providers = Providers::capture().with(Channel::Email, scripted(Vec::new()));
-    let here = Engine::new(Arc::clone(&world.store) as _, Arc::clone(&world.broker) as _, providers, many);
+    let here = Engine::new(Arc::clone(&world.store), Arc::clone(&world.broker) as _, providers, many);
     let here = here.await.unwrap();
     let ((in_flight, _outcomes), (dead, _)) = (InFlightQueue::new(&here), InFlightQueue::new(&here));
     for n in 0..=30 {
@@ -221,14 +211,35 @@ async fn a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
+async fn what_is_due_while_no_permit_is_free_is_not_put_off_until_the_next_poll(backend: Backend) {
+    let without_senders = EngineConfig { roles: "fan_out,publish,receive".parse().unwrap(), ..config() };
+    let world = world(backend, scripted(Vec::new()), without_senders).await;
+    let running = world.start();
+    let mut one = config();
+    let email = one.send.get_mut(Channel::Email);
+    (email.concurrency, email.policy.on_doubt) = (1, OnDoubt::Hold);
+    let providers = Providers::capture().with(Channel::Email, scripted(Vec::new()));
+    let here = Engine::new(Arc::clone(&world.store), Arc::clone(&world.broker) as _, providers, one);
+    let here = here.await.unwrap();
+    let (in_flight, _outcomes) = InFlightQueue::new(&here);
+    for id in ["e1", "e2"] {
+        world.emit(json!([event(id, 1)])).await;
+        world.until(id, |trace| sends(trace).contains(&"EMAIL DUE".to_owned())).await;
+    }
+    let hour = Next::After(Duration::from_hours(1));
+    assert_eq!(send::claim_due(&here, &in_flight, Channel::Email, hour).await.unwrap(), Next::More);
+    // The first one holds the only permit.
+    assert_eq!(send::claim_due(&here, &in_flight, Channel::Email, hour).await.unwrap(), Next::More);
+    assert!(running.stop(Duration::from_secs(5)).await);
+}
+
 /// Everything that a dead instance had claimed is in doubt, even what it had not begun.
-#[tokio::test]
-async fn no_more_is_claimed_of_what_goes_to_a_provider_than_may_be_in_doubt() {
+async fn no_more_is_claimed_of_what_goes_to_a_provider_than_may_be_in_doubt(backend: Backend) {
     for (on_doubt, expected) in [(OnDoubt::Hold, 4), (OnDoubt::Resend, 32)] {
         let hanging = Arc::new(ScriptedProvider { hangs: true, ..ScriptedProvider::default() });
         let mut config = config();
         config.send.get_mut(Channel::Email).policy.on_doubt = on_doubt;
-        let world = world(hanging.clone(), config).await;
+        let world = world(backend, hanging.clone(), config).await;
         let running = world.start();
         world.emit(json!((0..60).map(|n| event(&format!("e{n}"), 1)).collect::<Vec<_>>())).await;
         let mut sending = 0;
@@ -244,13 +255,10 @@ async fn no_more_is_claimed_of_what_goes_to_a_provider_than_may_be_in_doubt() {
 }
 
 /// Recovery does several things; a failure of one must not prevent the others.
-#[tokio::test]
-async fn what_a_dead_instance_held_is_taken_over_although_no_event_can_be_closed() {
+async fn what_a_dead_instance_held_is_taken_over_although_no_event_can_be_closed(backend: Backend) {
     let provider = Arc::new(ScriptedProvider { panics: true, ..ScriptedProvider::default() });
-    let world = world(provider.clone(), config()).await;
-    let poison = "CREATE TRIGGER poison BEFORE UPDATE ON event_outbox WHEN new.status = 'PROCESSED'
-                  BEGIN SELECT raise(ABORT, 'it stays open'); END";
-    world.test_database.execute(poison).await;
+    let world = world(backend, provider.clone(), config()).await;
+    world.poison("BEFORE UPDATE ON event_outbox", "NEW.status = 'PROCESSED'").await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     world.until("e1", |trace| !trace.sends.is_empty() && !provider.asked.lock().unwrap().is_empty()).await;
@@ -260,4 +268,20 @@ async fn what_a_dead_instance_held_is_taken_over_although_no_event_can_be_closed
     let trace = world.until("e1", |trace| email(trace).row.status == SendStatus::Sent).await;
     assert_eq!(trace.event.row.status, EventStatus::Published);
     assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+on_both! {
+    current_thread:
+    a_transient_error_is_tried_again_and_every_try_is_kept;
+    attempts_end_with_a_dead_letter;
+    a_permanent_error_is_not_tried_again;
+    doubt_is_held_for_a_person_where_the_policy_says_so;
+    doubt_is_resent_by_default_and_counts;
+    what_gets_no_permit_waits_in_the_database_and_not_for_the_next_tick;
+    a_provider_that_panics_loses_nothing;
+    a_claim_that_was_taken_over_writes_nothing;
+    a_dead_instances_claim_is_taken_over_behind_many_that_are_held_here;
+    what_is_due_while_no_permit_is_free_is_not_put_off_until_the_next_poll;
+    no_more_is_claimed_of_what_goes_to_a_provider_than_may_be_in_doubt;
+    what_a_dead_instance_held_is_taken_over_although_no_event_can_be_closed;
 }

@@ -1,7 +1,7 @@
 //! Tests that everything an operator must notice is counted when it happens, by a counter that starts at zero.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use campanile_broker::{Broker, InProcess, Message};
 use campanile_channels::Providers;
@@ -13,8 +13,8 @@ use campanile_engine::pipeline::fan_out::FanOutWorkers;
 use campanile_engine::pipeline::send::InFlightQueue;
 use campanile_engine::pipeline::{publish, settle};
 use campanile_engine::{Engine, EngineConfig};
-use campanile_store::conformance::TestDatabase;
-use campanile_store::{OutboxStore, OutboxView, Table};
+use campanile_store::{OutboxView, Table};
+use campanile_testkit::{Backend, on_both, until_ok};
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
@@ -22,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{ScriptedProvider, World, config, customer, event, settled, status};
 
-const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 const QUEUE: &str = "notification.customer";
 
 /// The metrics of one test, which runs on one thread.
@@ -55,25 +54,20 @@ impl Metrics {
     }
 
     async fn until(&self, series: &str, what: impl Fn(f64) -> bool) -> f64 {
-        let begun = Instant::now();
-        loop {
-            match self.get(series) {
-                Some(value) if what(value) => return value,
-                value => {
-                    assert!(begun.elapsed() < WAIT_TIMEOUT, "waited in vain: {series} is {value:?}");
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            }
-        }
+        until_ok(&format!("{series} is as it should be"), async || {
+            let value = self.get(series);
+            value.filter(|value| what(*value)).ok_or(value)
+        })
+        .await
     }
 }
 
-async fn world(config: EngineConfig) -> World {
-    world_with(Providers::capture(), config).await
+async fn world(backend: Backend, config: EngineConfig) -> World {
+    world_with(backend, Providers::capture(), config).await
 }
 
-async fn world_with(providers: Providers, config: EngineConfig) -> World {
-    let world = World::with(config, providers, 1_000).await;
+async fn world_with(backend: Backend, providers: Providers, config: EngineConfig) -> World {
+    let world = World::with(backend, config, providers, 1_000).await;
     world.put(Table::Recipients, json!([customer(1)])).await;
     world
 }
@@ -83,8 +77,8 @@ fn with_roles(roles: &str) -> EngineConfig {
 }
 
 /// One customer with an event that was fanned out into three waiting rows.
-async fn rows_that_wait(config: EngineConfig) -> World {
-    let world = world(config).await;
+async fn rows_that_wait(backend: Backend, config: EngineConfig) -> World {
+    let world = world(backend, config).await;
     world.emit(json!([event("e1", 1)])).await;
     let (handover, _) = publish::handover(Vec::new());
     FanOutWorkers::new(world.engine.clone(), handover).run_once().await.unwrap();
@@ -96,10 +90,9 @@ fn unknown() -> Arc<ScriptedProvider> {
     Arc::new(ScriptedProvider { outcomes: Mutex::new(outcomes.into()), ..ScriptedProvider::default() })
 }
 
-#[tokio::test]
-async fn counters_are_there_before_anything_happens() {
+async fn counters_are_there_before_anything_happens(backend: Backend) {
     let metrics = Metrics::new();
-    let world = World::new().await;
+    let world = World::new(backend).await;
     let running = world.start();
     for series in [
         "campanile_events_accepted_total",
@@ -119,10 +112,9 @@ async fn counters_are_there_before_anything_happens() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn ages_rise_at_the_stage_that_does_not_run() {
+async fn ages_rise_at_the_stage_that_does_not_run(backend: Backend) {
     let metrics = Metrics::new();
-    let world = world(with_roles("recover")).await;
+    let world = world(backend, with_roles("recover")).await;
     world.emit(json!([event("e1", 1)])).await;
     let age = |stage: &str| format!("campanile_oldest_waiting_seconds{{stage=\"{stage}\"}}");
     // What each has done, and which stage does nothing next.
@@ -156,10 +148,9 @@ async fn ages_rise_at_the_stage_that_does_not_run() {
     }
 }
 
-#[tokio::test]
-async fn ages_are_unknown_while_the_database_can_not_be_asked() {
+async fn ages_are_unknown_while_the_database_can_not_be_asked(backend: Backend) {
     let metrics = Metrics::new();
-    let world = world(with_roles("recover")).await;
+    let world = world(backend, with_roles("recover")).await;
     let series = r#"campanile_oldest_waiting_seconds{stage="send"}"#;
     let running = world.start();
     metrics.until(series, |age| age == 0.0).await;
@@ -170,10 +161,9 @@ async fn ages_are_unknown_while_the_database_can_not_be_asked() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn an_instance_that_does_not_measure_says_nothing_of_ages() {
+async fn an_instance_that_does_not_measure_says_nothing_of_ages(backend: Backend) {
     let metrics = Metrics::new();
-    let world = world(with_roles("api,fan_out,publish,receive,send")).await;
+    let world = world(backend, with_roles("api,fan_out,publish,receive,send")).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     world.until("e1", settled).await;
@@ -181,8 +171,7 @@ async fn an_instance_that_does_not_measure_says_nothing_of_ages() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn doubt_is_counted_with_its_resolution() {
+async fn doubt_is_counted_with_its_resolution(backend: Backend) {
     for (on_doubt, resolution) in [(OnDoubt::Resend, "resend"), (OnDoubt::Hold, "hold")] {
         let metrics = Metrics::new();
         let mut config = config();
@@ -191,7 +180,7 @@ async fn doubt_is_counted_with_its_resolution() {
             send.policy.on_doubt = on_doubt;
             send
         });
-        let world = world_with(Providers::capture().with(Channel::Email, unknown()), config).await;
+        let world = world_with(backend, Providers::capture().with(Channel::Email, unknown()), config).await;
         let running = world.start();
         world.emit(json!([event("e1", 1)])).await;
         world.until("e1", settled).await;
@@ -205,8 +194,7 @@ async fn doubt_is_counted_with_its_resolution() {
     }
 }
 
-#[tokio::test]
-async fn doubt_that_ends_a_send_is_counted_as_a_failure() {
+async fn doubt_that_ends_a_send_is_counted_as_a_failure(backend: Backend) {
     let metrics = Metrics::new();
     let mut config = config();
     config.send = PerChannel::from_fn(|channel| {
@@ -214,7 +202,7 @@ async fn doubt_that_ends_a_send_is_counted_as_a_failure() {
         send.policy.max_attempts = 1;
         send
     });
-    let world = world_with(Providers::capture().with(Channel::Email, unknown()), config).await;
+    let world = world_with(backend, Providers::capture().with(Channel::Email, unknown()), config).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     world.until("e1", settled).await;
@@ -225,12 +213,11 @@ async fn doubt_that_ends_a_send_is_counted_as_a_failure() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn rows_that_the_broker_refuses_for_good_are_dead_letters() {
+async fn rows_that_the_broker_refuses_for_good_are_dead_letters(backend: Backend) {
     let metrics = Metrics::new();
     let mut config = config();
     (config.publish.max_refusals, config.publish.poll_interval) = (2, Duration::from_secs(1));
-    let world = rows_that_wait(config).await;
+    let world = rows_that_wait(backend, config).await;
     world.test_database.execute("UPDATE publish_chunk SET queue = 'nowhere'").await;
     for (refused, dead_letters) in [(3.0, 0.0), (6.0, 3.0)] {
         publish::publish_pending_chunk(&world.engine, &Queue::named("nowhere"), &CancellationToken::new())
@@ -242,10 +229,9 @@ async fn rows_that_the_broker_refuses_for_good_are_dead_letters() {
     }
 }
 
-#[tokio::test]
-async fn dead_letters_of_every_other_stage_are_counted() {
+async fn dead_letters_of_every_other_stage_are_counted(backend: Backend) {
     let metrics = Metrics::new();
-    let world = world(config()).await;
+    let world = world(backend, config()).await;
     let running = world.start();
     let nobody = json!({"event_id": "e0", "event_type": "T", "aggregate_type": "MOON", "aggregate_id": "1"});
     world.emit(json!([nobody])).await;
@@ -268,11 +254,10 @@ async fn dead_letters_of_every_other_stage_are_counted() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn what_comes_again_is_counted_where_it_is_refused() {
+async fn what_comes_again_is_counted_where_it_is_refused(backend: Backend) {
     let metrics = Metrics::new();
     let duplicates = |stage: &str| format!("campanile_duplicates_refused_total{{stage=\"{stage}\"}}");
-    let world = world(config()).await;
+    let world = world(backend, config()).await;
     let running = world.start();
     world.emit(json!([event("e1", 1), event("e1", 1)])).await;
     world.emit(json!([event("e1", 1)])).await;
@@ -300,8 +285,7 @@ async fn what_comes_again_is_counted_where_it_is_refused() {
     assert!(running.stop(Duration::from_secs(5)).await);
 }
 
-#[tokio::test]
-async fn a_claim_that_is_taken_over_is_counted_on_both_sides() {
+async fn a_claim_that_is_taken_over_is_counted_on_both_sides(backend: Backend) {
     let metrics = Metrics::new();
     let hanging = Arc::new(ScriptedProvider {
         hangs: true,
@@ -309,12 +293,10 @@ async fn a_claim_that_is_taken_over_is_counted_on_both_sides() {
         ..ScriptedProvider::default()
     });
     let config = EngineConfig { lease: Duration::from_secs(3), ..config() };
-    let world = world_with(Providers::capture().with(Channel::Email, hanging.clone()), config).await;
+    let world = world_with(backend, Providers::capture().with(Channel::Email, hanging.clone()), config).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
-    while hanging.asked.lock().unwrap().is_empty() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    hanging.until_asked(1).await;
     world.test_database.advance(Duration::from_secs(10)).await;
     // Two other instances, of which one is first.
     for _ in 0..2 {
@@ -328,10 +310,9 @@ async fn a_claim_that_is_taken_over_is_counted_on_both_sides() {
     drop(running);
 }
 
-#[tokio::test]
-async fn a_chunk_that_somebody_else_published_is_a_lease_that_was_lost() {
+async fn a_chunk_that_somebody_else_published_is_a_lease_that_was_lost(backend: Backend) {
     let metrics = Metrics::new();
-    let world = rows_that_wait(config()).await;
+    let world = rows_that_wait(backend, config()).await;
     let claim =
         async || world.store.claim_chunk(&Queue::named(QUEUE), world.config.lease).await.unwrap().unwrap();
     let late = claim().await;
@@ -345,10 +326,9 @@ async fn a_chunk_that_somebody_else_published_is_a_lease_that_was_lost() {
     }
 }
 
-#[tokio::test]
-async fn what_the_broker_lost_is_counted_when_it_waits_again() {
+async fn what_the_broker_lost_is_counted_when_it_waits_again(backend: Backend) {
     let metrics = Metrics::new();
-    let world = world(with_roles("fan_out,publish")).await;
+    let world = world(backend, with_roles("fan_out,publish")).await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     metrics.until_count("campanile_published_total", 3).await;
@@ -361,4 +341,20 @@ async fn what_the_broker_lost_is_counted_when_it_waits_again() {
     metrics.until_count("campanile_republished_total", 3).await;
     world.until("e1", settled).await;
     assert!(running.stop(Duration::from_secs(5)).await);
+}
+
+on_both! {
+    current_thread:
+    counters_are_there_before_anything_happens;
+    ages_rise_at_the_stage_that_does_not_run;
+    ages_are_unknown_while_the_database_can_not_be_asked;
+    an_instance_that_does_not_measure_says_nothing_of_ages;
+    doubt_is_counted_with_its_resolution;
+    doubt_that_ends_a_send_is_counted_as_a_failure;
+    rows_that_the_broker_refuses_for_good_are_dead_letters;
+    dead_letters_of_every_other_stage_are_counted;
+    what_comes_again_is_counted_where_it_is_refused;
+    a_claim_that_is_taken_over_is_counted_on_both_sides;
+    a_chunk_that_somebody_else_published_is_a_lease_that_was_lost;
+    what_the_broker_lost_is_counted_when_it_waits_again;
 }

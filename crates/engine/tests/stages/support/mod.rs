@@ -1,10 +1,10 @@
-//! A whole engine on a new SQLite file and the in-process broker, with scripted providers.
+//! A whole engine on a new database and the in-process broker, with scripted providers.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_broker::InProcess;
@@ -20,21 +20,23 @@ use campanile_engine::config::{
 };
 use campanile_engine::pipeline::accept;
 use campanile_engine::{Engine, EngineConfig, Roles, Running};
+use campanile_store::conformance::TestDatabase;
+use campanile_store::postgres::test_database::Database;
 use campanile_store::sqlite::test_database::File;
 use campanile_store::sqlite::{Clock, Sqlite};
-use campanile_store::{Table, TableRow, Trace, TraceFilter, TracedSend};
+use campanile_store::{Store, Table, TableRow, Trace, TraceFilter, TracedSend};
+use campanile_testkit::{Backend, until_ok};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub struct World {
     pub engine: Engine,
-    pub store: Arc<Sqlite>,
+    pub store: Arc<dyn Store>,
     pub config: EngineConfig,
     pub broker: Arc<InProcess>,
-    pub test_database: File,
+    pub test_database: Box<dyn TestDatabase>,
+    backend: Backend,
     _folder: TempDir,
 }
 
@@ -75,24 +77,37 @@ pub fn config() -> EngineConfig {
 }
 
 impl World {
-    pub async fn new() -> Self {
-        Self::with(config(), Providers::capture(), 1_000).await
+    pub async fn new(backend: Backend) -> Self {
+        Self::with(backend, config(), Providers::capture(), 1_000).await
     }
 
-    pub async fn with(config: EngineConfig, providers: Providers, queue_limit: usize) -> Self {
+    pub async fn with(
+        backend: Backend,
+        config: EngineConfig,
+        providers: Providers,
+        queue_limit: usize,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let clock = Clock::default();
-        let path = folder.path().join("campanile.db");
-        let store = Arc::new(Sqlite::open_with_clock(&path, clock.clone()).unwrap());
+        let (store, test_database): (Arc<dyn Store>, Box<dyn TestDatabase>) = match backend {
+            Backend::Embedded => {
+                let (path, clock) = (folder.path().join("campanile.db"), Clock::default());
+                let store = Sqlite::open_with_clock(&path, clock.clone()).unwrap();
+                (Arc::new(store), Box::new(File { path, clock }))
+            }
+            Backend::Servers | Backend::Mixed => {
+                let database = Database::new().await;
+                (Arc::new(database.open().await), Box::new(database))
+            }
+        };
         let broker = Arc::new(InProcess::new(config.user_types.queues(), queue_limit));
-        let engine =
-            Engine::new(Arc::clone(&store) as _, Arc::clone(&broker) as _, providers, config.clone());
+        let engine = Engine::new(Arc::clone(&store), Arc::clone(&broker) as _, providers, config.clone());
         World {
             engine: engine.await.unwrap(),
             store,
             config,
             broker,
-            test_database: File { path, clock },
+            test_database,
+            backend,
             _folder: folder,
         }
     }
@@ -118,15 +133,36 @@ impl World {
 
     /// Waits until the trace satisfies the condition, and returns it.
     pub async fn until(&self, event_id: &str, what: impl Fn(&Trace) -> bool) -> Trace {
-        let begun = Instant::now();
-        loop {
+        until_ok(&format!("{event_id} is as it should be"), async || {
             let trace = self.trace(event_id).await;
-            if what(&trace) {
-                return trace;
-            }
-            assert!(begun.elapsed() < WAIT_TIMEOUT, "waited in vain: {trace:#?}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+            if what(&trace) { Ok(trace) } else { Err(trace) }
+        })
+        .await
+    }
+
+    /// Makes the database refuse what happens `when`, such as `BEFORE INSERT ON outbox`, to rows of this condition.
+    pub async fn poison(&self, when: &str, condition: &str) {
+        self.trigger(
+            &format!("{when} FOR EACH ROW WHEN ({condition})"),
+            "SELECT RAISE(ABORT, 'poison');",
+            "RAISE EXCEPTION 'poison';",
+        )
+        .await;
+    }
+
+    /// Runs a statement of the back end's dialect when something happens to a row.
+    pub async fn trigger(&self, when: &str, on_sqlite: &str, on_postgres: &str) {
+        let sql = if self.backend == Backend::Embedded {
+            format!("CREATE TRIGGER of_test {when} BEGIN {on_sqlite} END")
+        } else {
+            format!(
+                "CREATE FUNCTION of_test() RETURNS trigger LANGUAGE plpgsql SET search_path = campanile AS \
+                 'BEGIN {} RETURN NEW; END'; \
+                 CREATE TRIGGER of_test {when} EXECUTE FUNCTION of_test()",
+                on_postgres.replace('\'', "''")
+            )
+        };
+        self.test_database.execute(&sql).await;
     }
 
     pub async fn captured(&self) -> usize {
@@ -186,6 +222,17 @@ pub struct ScriptedProvider {
     /// Panics the first time.
     pub panics: bool,
     pub deadline: Option<Duration>,
+}
+
+impl ScriptedProvider {
+    /// Waits until it was asked so many times.
+    pub async fn until_asked(&self, times: usize) {
+        until_ok(&format!("{times} messages are to be sent"), async || {
+            let asked = self.asked.lock().unwrap();
+            if asked.len() < times { Err(asked.clone()) } else { Ok(()) }
+        })
+        .await;
+    }
 }
 
 #[async_trait]
