@@ -11,7 +11,8 @@ use campanile_engine::pipeline::send::{self, InFlightQueue, Next};
 use campanile_engine::pipeline::settle;
 use campanile_engine::{Engine, EngineConfig};
 use campanile_store::{Shown, Table, TracedSend};
-use campanile_testkit::{Backend, on_both};
+use campanile_testkit::log::Log;
+use campanile_testkit::{Backend, on_both, until};
 use serde_json::json;
 
 use crate::support::{ScriptedProvider, World, config, customer, event, sends, settled};
@@ -256,14 +257,17 @@ async fn no_more_is_claimed_of_what_goes_to_a_provider_than_may_be_in_doubt(back
 
 /// Recovery does several things; a failure of one must not prevent the others.
 async fn what_a_dead_instance_held_is_taken_over_although_no_event_can_be_closed(backend: Backend) {
+    let log = Log::listen();
     let provider = Arc::new(ScriptedProvider { panics: true, ..ScriptedProvider::default() });
     let world = world(backend, provider.clone(), config()).await;
     world.poison("BEFORE UPDATE ON event_outbox", "NEW.status = 'PROCESSED'").await;
     let running = world.start();
     world.emit(json!([event("e1", 1)])).await;
     world.until("e1", |trace| !trace.sends.is_empty() && !provider.asked.lock().unwrap().is_empty()).await;
-    // Until it has failed once.
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    until("recovery has failed once", async || {
+        log.take().iter().any(|line| line.contains(r#"stage="recover""#)).then_some(())
+    })
+    .await;
     world.test_database.advance(world.config.lease * 2).await;
     let trace = world.until("e1", |trace| email(trace).row.status == SendStatus::Sent).await;
     assert_eq!(trace.event.row.status, EventStatus::Published);
