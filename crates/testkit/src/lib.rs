@@ -4,6 +4,7 @@ mod back_end;
 pub mod certificate;
 pub mod log;
 pub mod provider;
+pub mod proxy;
 mod until;
 
 pub use back_end::Backend;

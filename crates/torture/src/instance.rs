@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::journal::Journal;
-use crate::proxy::Proxy;
+use campanile_testkit::proxy::Proxy;
 
 /// How long a start may take before it is repeated. The database may be unreachable meanwhile.
 const START_LIMIT: Duration = Duration::from_secs(30);

@@ -20,7 +20,6 @@ mod people;
 mod plan;
 mod provider;
 mod provider_process;
-mod proxy;
 mod random;
 mod report;
 mod round;

@@ -12,10 +12,10 @@ use crate::fuzz;
 use crate::ledger;
 use crate::load::{CALM, Load};
 use crate::people::Group;
-use crate::proxy::{Mode, Proxy};
 use crate::random::Random;
 use crate::servers::Servers;
 use crate::world::World;
+use campanile_testkit::proxy::{Mode, Proxy};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {

@@ -16,11 +16,11 @@ use crate::journal::Journal;
 use crate::people::{self, Group};
 use crate::provider::{ACCOUNT_SID, AUTH_TOKEN};
 use crate::provider_process::ProviderProcess;
-use crate::proxy::Proxy;
 use crate::random::Random;
 use crate::round::{Backend, Round};
 use crate::servers::{Servers, by_way_of, host_and_port, with_database};
 use crate::small_disk::SmallDisk;
+use campanile_testkit::proxy::Proxy;
 
 /// After this time a holder counts as dead.
 pub const LEASE: Duration = Duration::from_secs(3);

@@ -14,7 +14,7 @@ async fn anybody_may_bind_a_queue_and_read_along() {
     assert!(witness.declares_queue(&theirs, &[]).await);
     witness.bind(&theirs, &place.name("notifications.exchange"), "#").await;
     publish(&*broker, "notification.customer", 7..8).await;
-    let (properties, body) = until(async || witness.get(&theirs).await).await;
+    let (properties, body) = until("a message is there", async || witness.get(&theirs).await).await;
     assert_eq!(properties.content_type().map(String::as_str), Some("application/json"));
     assert_eq!(properties.delivery_mode(), Some(2));
     assert_eq!(properties.message_id().map(String::as_str), Some("00007"));
@@ -72,7 +72,7 @@ async fn large_and_empty_bodies_are_published_whole() {
     let sent = [0, 1, 128 * 1024 - 8, 128 * 1024, 3_000_000].map(message_of);
     broker.publish("a", sent.to_vec()).await.expect("it is there");
     for message in sent {
-        let (_, body) = until(async || witness.get(&place.name("a")).await).await;
+        let (_, body) = until("a message is there", async || witness.get(&place.name("a")).await).await;
         assert!(*body == *message.body, "{} bytes arrived as {}", message.body.len(), body.len());
     }
     drop(broker);
@@ -117,7 +117,10 @@ async fn what_a_stranger_publishes_is_cut_to_size_and_does_not_stop_the_queue() 
         }
         consumer.ack(&[delivery.tag]).await.expect("it is there");
     }
-    until(async || broker.depths().contains(&("a".to_owned(), 0)).then_some(())).await;
+    until("the queue is as deep as expected", async || {
+        broker.depths().contains(&("a".to_owned(), 0)).then_some(())
+    })
+    .await;
     drop((broker, consumer));
     place.remove().await;
 }
@@ -137,7 +140,10 @@ async fn what_the_broker_would_choke_on_is_refused_and_the_rest_taken() {
     let longest = Message { id: "i".repeat(255), body: (*b"{}").into(), stamp: None };
     let accepted = Published::Confirmed(vec![Confirm::Accepted]);
     assert_eq!(broker.publish("a", vec![longest]).await.expect("it is there"), accepted);
-    until(async || broker.depths().contains(&("a".to_owned(), 3)).then_some(())).await;
+    until("the queue is as deep as expected", async || {
+        broker.depths().contains(&("a".to_owned(), 3)).then_some(())
+    })
+    .await;
     drop(broker);
     place.remove().await;
 }
@@ -172,7 +178,7 @@ async fn a_dead_letter_says_where_it_died() {
     let first = receive(&mut *consumer, 1).await;
     consumer.reject(&[first[0].tag]).await.expect("it is there");
     let dead_letters = place.name(DEAD_LETTER_QUEUE);
-    let (properties, _) = until(async || witness.get(&dead_letters).await).await;
+    let (properties, _) = until("a message is there", async || witness.get(&dead_letters).await).await;
     assert_eq!(properties.message_id().map(String::as_str), Some("00000"));
     let headers = properties.headers().expect("a dead letter has headers");
     let deaths = headers.get(&"x-death".try_into().expect("it is short")).expect("it died");

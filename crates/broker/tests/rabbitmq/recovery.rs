@@ -28,7 +28,7 @@ async fn publishers_and_consumers_go_on_after_the_connection_was_cut() {
     let held = receive(&mut *consumer, 100).await;
     for round in 0..3 {
         proxy.cut().await;
-        until(async || broker.publish("a", messages(0..1)).await.err()).await;
+        until("the cut is noticed", async || broker.publish("a", messages(0..1)).await.err()).await;
         proxy.restore().await;
         publish(&broker, "a", 10 + round..11 + round).await;
     }
@@ -37,7 +37,7 @@ async fn publishers_and_consumers_go_on_after_the_connection_was_cut() {
     consumer.ack(&tags).await.ok();
     receive_and_ack(&mut *consumer, 0..13).await;
     assert_eq!(broker.losses(), Vec::<String>::new());
-    until(async || (broker.depths()[0].1 == 0).then_some(())).await;
+    until("the queue is as deep as expected", async || (broker.depths()[0].1 == 0).then_some(())).await;
     drop(broker);
     place.remove().await;
 }
@@ -62,7 +62,7 @@ async fn a_consumer_keeps_its_prefetch_over_a_cut() {
     let broker = open_by(&proxy, &place).await;
     let mut consumer = broker.consume("a", 3).await.expect("it is there");
     proxy.cut().await;
-    until(async || broker.publish("a", messages(0..1)).await.err()).await;
+    until("the cut is noticed", async || broker.publish("a", messages(0..1)).await.err()).await;
     proxy.restore().await;
     publish(&broker, "a", 0..8).await;
     let mut held = receive(&mut *consumer, 10).await;
@@ -93,7 +93,8 @@ async fn messages_that_were_under_way_at_the_cut_arrive() {
         }
     };
     let consuming = async {
-        let mut consumer = until(async || broker.consume("a", 500).await.ok()).await;
+        let mut consumer =
+            until("the queue can be consumed", async || broker.consume("a", 500).await.ok()).await;
         receive_and_ack(&mut *consumer, 0..2_000).await;
     };
     tokio::join!(publishing, consuming);
@@ -109,18 +110,21 @@ async fn a_queue_that_was_deleted_is_a_loss_and_is_there_again() {
     publish(&*broker, "a", 0..2).await;
     publish(&*broker, "b", 0..2).await;
     witness.delete_queue(&place.name("a")).await;
-    assert_eq!(until(async || some(make_good(&*broker).await)).await, ["a"]);
+    assert_eq!(until("the lost queue is restored", async || some(make_good(&*broker).await)).await, ["a"]);
     // Until the queue is bound again, published messages reach no queue.
     let accepted = Published::Confirmed(vec![Confirm::Accepted; 2]);
     let again =
         async || broker.publish("a", messages(2..4)).await.ok().filter(|published| *published == accepted);
-    until(again).await;
+    until("it is lost again", again).await;
     receive_and_ack(&mut *consumer, 2..4).await;
 
     // Nothing consumes this queue, so only a probe notices.
     witness.delete_queue(&place.name("b")).await;
-    assert_eq!(until(async || some(make_good(&*broker).await)).await, ["b"]);
-    until(async || (broker.depths()[1] == ("b".to_owned(), 0)).then_some(())).await;
+    assert_eq!(until("the lost queue is restored", async || some(make_good(&*broker).await)).await, ["b"]);
+    until("the queue is as deep as expected", async || {
+        (broker.depths()[1] == ("b".to_owned(), 0)).then_some(())
+    })
+    .await;
     drop((broker, consumer));
     place.remove().await;
 }
@@ -134,7 +138,7 @@ async fn a_message_to_a_queue_that_was_deleted_is_refused() {
         panic!("the broker is there");
     };
     assert!(confirms.iter().all(|confirm| matches!(confirm, Confirm::Refused { .. })), "{confirms:?}");
-    assert_eq!(until(async || some(make_good(&*broker).await)).await, ["a"]);
+    assert_eq!(until("the lost queue is restored", async || some(make_good(&*broker).await)).await, ["a"]);
     drop(broker);
     place.remove().await;
 }
@@ -167,7 +171,7 @@ async fn a_queue_that_does_not_answer_holds_up_no_other() {
     log.take();
 
     proxy.leave_unheard(Some(place.name("hangs")));
-    until(async || broker.consume("hangs", 10).await.err()).await;
+    until("the queue hangs", async || broker.consume("hangs", 10).await.err()).await;
     // The connection is the same as before, so what waited on it continues.
     publish(&broker, "well", 0..5).await;
     receive_and_ack(&mut *consumer, 0..5).await;
@@ -187,7 +191,11 @@ async fn a_queue_that_does_not_answer_holds_up_no_other() {
 
     proxy.leave_unheard(None);
     publish(&broker, "hangs", 0..3).await;
-    receive_and_ack(&mut *until(async || broker.consume("hangs", 10).await.ok()).await, 0..3).await;
+    receive_and_ack(
+        &mut *until("the queue can be consumed", async || broker.consume("hangs", 10).await.ok()).await,
+        0..3,
+    )
+    .await;
     drop((broker, consumer));
     place.remove().await;
 }
@@ -223,9 +231,12 @@ async fn whoever_waits_for_confirms_of_a_lost_queue_holds_up_nobody_who_publishe
         async move { broker.publish("a", messages(0..1_000)).await }
     });
     // All that it may send before the first confirm.
-    until(async || (witness.count(&place.name("a")).await == 300).then_some(())).await;
+    until("the messages wait in the queue", async || {
+        (witness.count(&place.name("a")).await == 300).then_some(())
+    })
+    .await;
     witness.delete_queue(&place.name("a")).await;
-    assert_eq!(until(async || some(make_good(&*broker).await)).await, ["a"]);
+    assert_eq!(until("the lost queue is restored", async || some(make_good(&*broker).await)).await, ["a"]);
     proxy.keep_confirms(false);
     let published = publish(&*broker, "a", 0..1_000);
     timeout(Duration::from_secs(15), published).await.expect("it waits for no confirm that will not come");
@@ -245,9 +256,15 @@ async fn beside_something_urgent_little_is_unconfirmed() {
         tokio::spawn(async move { broker.publish(queue, messages(0..count)).await })
     };
     let urgent = publishing("a.high", 1);
-    until(async || (witness.count(&place.name("a.high")).await == 1).then_some(())).await;
+    until("the messages wait in the queue", async || {
+        (witness.count(&place.name("a.high")).await == 1).then_some(())
+    })
+    .await;
     let other = publishing("a", 1_000);
-    until(async || (witness.count(&place.name("a")).await >= 40).then_some(())).await;
+    until("the messages wait in the queue", async || {
+        (witness.count(&place.name("a")).await >= 40).then_some(())
+    })
+    .await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(witness.count(&place.name("a")).await, 40);
     [urgent, other].iter().for_each(tokio::task::JoinHandle::abort);
@@ -291,7 +308,7 @@ async fn what_is_worth_a_line_is_logged_once() {
     proxy.cut().await;
     within(proxy.slam(4)).await;
     proxy.restore().await;
-    until(async || broker.unavailable_reason().is_none().then_some(())).await;
+    until("the broker is back", async || broker.unavailable_reason().is_none().then_some(())).await;
     let mut lines = log.take();
     let back = lines.pop().expect("there was an outage");
     let duration = back.strip_prefix("INFO message=RabbitMQ is back after ").expect("it says for how long");
@@ -303,7 +320,7 @@ async fn what_is_worth_a_line_is_logged_once() {
     assert_eq!(lines.len(), said, "{lines:?}");
 
     witness.delete_queue(&place.name("b")).await;
-    until(async || some(broker.losses())).await;
+    until("the loss is noticed", async || some(broker.losses())).await;
     let lines = log.take();
     assert!(
         lines.len() == 1 && lines[0].starts_with("WARN ") && lines[0].contains("queue=\"b\""),
@@ -336,7 +353,10 @@ async fn the_dead_letter_queue_is_restored_too() {
     let (place, witness) = (Place::new(&["a"]), Witness::new().await);
     let broker = place.open(10).await;
     witness.delete_queue(&place.name(DEAD_LETTER_QUEUE)).await;
-    assert_eq!(until(async || some(make_good(&*broker).await)).await, [DEAD_LETTER_QUEUE]);
+    assert_eq!(
+        until("the lost queue is restored", async || some(make_good(&*broker).await)).await,
+        [DEAD_LETTER_QUEUE]
+    );
     drop(broker);
     place.remove().await;
 }

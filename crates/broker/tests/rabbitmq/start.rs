@@ -39,13 +39,13 @@ async fn the_topology_is_exactly_as_promised() {
     witness.publish(&exchange, &queue, message("by its own name"), b"{}").await;
     witness.publish(&exchange, "notification.other", message("by another name"), b"{}").await;
     witness.publish(&dlx, "whatever", message("dead"), b"{}").await;
-    let (properties, _) = until(async || witness.get(&queue).await).await;
+    let (properties, _) = until("a message is there", async || witness.get(&queue).await).await;
     assert_eq!(properties.message_id().map(String::as_str), Some("by its own name"));
     assert!(witness.get(&queue).await.is_none());
-    let (properties, _) = until(async || witness.get(&dlq).await).await;
+    let (properties, _) = until("a message is there", async || witness.get(&dlq).await).await;
     assert_eq!(properties.message_id().map(String::as_str), Some("dead"));
     witness.publish(&exchange, &mailings, message("a hint"), b"{}").await;
-    let (properties, _) = until(async || witness.get(&mailings).await).await;
+    let (properties, _) = until("a message is there", async || witness.get(&mailings).await).await;
     assert_eq!(properties.message_id().map(String::as_str), Some("a hint"));
     drop(broker);
     place.remove().await;
@@ -65,7 +65,7 @@ async fn queues_that_were_not_there_are_lost_and_those_that_were_are_not() {
         assert_eq!(broker.losses(), ["a", "b", DEAD_LETTER_QUEUE]);
     }
     make_good(&*broker).await;
-    until(async || other.losses().is_empty().then_some(())).await;
+    until("nothing is lost", async || other.losses().is_empty().then_some(())).await;
     publish(&*broker, "a", 0..3).await;
     drop(broker);
     let broker = place.find(10).await;
@@ -194,7 +194,7 @@ async fn a_broker_that_is_not_there_yet_is_waited_for() {
     assert!(matches!(broker.consume("a", 10).await, Err(BrokerError::Unreachable(_))));
     assert!(broker.losses().is_empty() && broker.unavailable_reason().is_some());
     proxy.restore().await;
-    until(async || broker.unavailable_reason().is_none().then_some(())).await;
+    until("the broker is back", async || broker.unavailable_reason().is_none().then_some(())).await;
     assert_eq!(make_good(&broker).await, ["a", DEAD_LETTER_QUEUE]);
     publish(&broker, "a", 0..3).await;
     receive_and_ack(&mut *broker.consume("a", 10).await.expect("it is there"), 0..3).await;
@@ -223,7 +223,10 @@ async fn an_examination_finds_what_is_missing_or_foreign_and_changes_nothing() {
     assert_eq!(found().await, empty);
     let broker = place.open(10).await;
     publish(&*broker, "a", 0..3).await;
-    let whole = until(async || Some(found().await).filter(|found| found[1].1.contains("3 messages"))).await;
+    let whole = until("the messages are found", async || {
+        Some(found().await).filter(|found| found[1].1.contains("3 messages"))
+    })
+    .await;
     assert!(whole[1].0 == Level::Ok && whole[1].1.contains("all 3 queues"), "{whole:?}");
     drop(broker);
     let witness = Witness::new().await;

@@ -14,12 +14,9 @@ use std::time::Duration;
 use campanile_broker::{
     Broker, BrokerError, Confirm, Consumer, Delivery, Message, Published, RabbitMq, RabbitMqConfig,
 };
-use tokio::time::{interval, timeout};
+pub use campanile_testkit::{until, within};
 use url::Url;
 use uuid::Uuid;
-
-/// How long a test waits for something that must come.
-const GUARD: Duration = Duration::from_secs(30);
 
 /// Exchanges and queues with a prefix of their own, which are removed at the end.
 #[derive(Debug, Clone)]
@@ -83,9 +80,11 @@ pub fn messages(numbers: Range<usize>) -> Vec<Message> {
 /// Publishes, and retries while the broker is unavailable.
 pub async fn publish(broker: &dyn Broker, queue: &str, numbers: Range<usize>) {
     let accepted = Published::Confirmed(vec![Confirm::Accepted; numbers.len()]);
-    let published = until(async || match broker.publish(queue, messages(numbers.clone())).await {
-        Err(BrokerError::Unreachable(_) | BrokerError::Lost(_)) => None,
-        published => Some(published.expect("the broker is open")),
+    let published = until("the broker takes messages", async || {
+        match broker.publish(queue, messages(numbers.clone())).await {
+            Err(BrokerError::Unreachable(_) | BrokerError::Lost(_)) => None,
+            published => Some(published.expect("the broker is open")),
+        }
     });
     assert_eq!(published.await, accepted);
 }
@@ -104,27 +103,9 @@ pub async fn receive_and_ack(consumer: &mut dyn Consumer, numbers: Range<usize>)
 
 /// Receives, and retries while the broker is unavailable.
 pub async fn receive(consumer: &mut dyn Consumer, max: usize) -> Vec<Delivery> {
-    until(async || match within(consumer.receive(max, Duration::ZERO)).await {
+    until("messages come", async || match within(consumer.receive(max, Duration::ZERO)).await {
         Err(BrokerError::Unreachable(_) | BrokerError::Lost(_)) => None,
         received => Some(received.expect("the broker is open")),
     })
     .await
-}
-
-/// Repeats `answer` until it returns something.
-pub async fn until<T>(mut answer: impl AsyncFnMut() -> Option<T>) -> T {
-    let mut tick = interval(Duration::from_millis(20));
-    within(async {
-        loop {
-            tick.tick().await;
-            if let Some(answer) = answer().await {
-                return answer;
-            }
-        }
-    })
-    .await
-}
-
-pub async fn within<T>(future: impl Future<Output = T>) -> T {
-    timeout(GUARD, future).await.expect("this takes no time worth mentioning")
 }

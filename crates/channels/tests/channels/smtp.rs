@@ -221,8 +221,10 @@ async fn a_server_that_closes_in_the_middle_of_an_email_does_not_have_it() {
 async fn the_same_is_known_over_tls() {
     let certificate = Certificate::localhost();
     let server = Smtpd::start(PLAIN, vec![("DATA", Act::CutOff(""))]).await;
-    let encrypted =
-        SmtpConfig { security: Security::Implicit, ..config(certificate.wrapped(server.port).await) };
+    let encrypted = SmtpConfig {
+        security: Security::Implicit,
+        ..config(certificate.wrapped(format!("127.0.0.1:{}", server.port)).await)
+    };
     let smtp = Smtp::new(encrypted, Some(certificate.files().0.as_ref())).unwrap();
     let answer = smtp.send(&message("anna@example.com", "Ciao", &large())).await;
     assert_eq!(kind(&answer.outcome), "down", "{answer:?}");

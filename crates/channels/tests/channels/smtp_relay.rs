@@ -30,8 +30,10 @@ async fn a_name_that_does_not_resolve_is_told() {
 /// The outcome over a TLS server with this certificate, for a client that trusts these files.
 async fn over_tls(certificate: &Certificate, ca_file: Option<&str>) -> (Outcome, String) {
     let server = Smtpd::start(PIPELINING, vec![]).await;
-    let encrypted =
-        SmtpConfig { security: Security::Implicit, ..config(certificate.wrapped(server.port).await) };
+    let encrypted = SmtpConfig {
+        security: Security::Implicit,
+        ..config(certificate.wrapped(format!("127.0.0.1:{}", server.port)).await)
+    };
     let smtp = Smtp::new(encrypted, ca_file.map(Path::new)).unwrap();
     (mail(&smtp, "a@example.com").await.outcome, smtp.examine(Channel::Email).await.what)
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{Fault, hold};
-use crate::proxy::{Mode, Proxy};
 use crate::random::Random;
 use crate::world::World;
+use campanile_testkit::proxy::{Mode, Proxy};
 
 pub async fn happen(fault: Fault, world: &World, random: &mut Random) {
     let lines = draw(world, random);

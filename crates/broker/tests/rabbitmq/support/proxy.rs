@@ -1,13 +1,10 @@
-//! A proxy between Campanile and `RabbitMQ` that counts and withholds frames, and can go away.
+//! The proxy between Campanile and `RabbitMQ`: it counts and withholds frames.
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use campanile_testkit::proxy::{self, Direction, Mode};
+use campanile_testkit::until;
 use url::Url;
 
 /// The class and method at the start of a frame's payload.
@@ -16,14 +13,14 @@ const DECLARE_QUEUE: [u8; 4] = [0, 50, 0, 10];
 const CONSUME: [u8; 4] = [0, 60, 0, 20];
 const CONFIRM: [u8; 4] = [0, 60, 0, 80];
 /// What a client sends first, before any frame.
+const PROTOCOL_HEADER: &[u8] = b"AMQP";
 const PROTOCOL_HEADER_BYTES: usize = 8;
 const FRAME_HEADER_BYTES: usize = 7;
+const FRAME_END_BYTES: usize = 1;
 
 #[derive(Debug)]
 pub struct Proxy {
-    address: SocketAddr,
-    target: String,
-    running: Option<JoinHandle<()>>,
+    proxy: proxy::Proxy,
     filter: Arc<Filter>,
 }
 
@@ -36,31 +33,30 @@ struct Filter {
 }
 
 impl Proxy {
-    /// Reserves an address; connections to it are refused.
+    /// Connections to it are refused.
     pub async fn down() -> Self {
-        let url = super::url();
-        let target = format!("{}:{}", url.host_str().unwrap_or("localhost"), url.port().unwrap_or(5672));
-        let address = TcpListener::bind("127.0.0.1:0").await.expect("a port is free").local_addr();
-        Self { address: address.expect("it is bound"), target, running: None, filter: Arc::default() }
+        let mut proxy = Self::up().await;
+        proxy.cut().await;
+        proxy
     }
 
     pub async fn up() -> Self {
-        let mut proxy = Self::down().await;
-        proxy.restore().await;
-        proxy
+        let (url, filter) = (super::url(), Arc::<Filter>::default());
+        let target = format!("{}:{}", url.host_str().unwrap_or("localhost"), url.port().unwrap_or(5672));
+        let proxy = proxy::Proxy::filtered(target, Arc::clone(&filter) as _).await.expect("a port is free");
+        Self { proxy, filter }
     }
 
     /// The URL of the broker through this proxy.
     pub fn url(&self) -> String {
         let mut url: Url = super::url();
         url.set_host(Some("127.0.0.1")).expect("a URL of a broker has a host");
-        url.set_port(Some(self.address.port())).expect("a URL of a broker has a port");
+        url.set_port(Some(self.proxy.address.port())).expect("a URL of a broker has a port");
         url.to_string()
     }
 
     pub async fn restore(&mut self) {
-        let listener = TcpListener::bind(self.address).await.expect("nobody else took the port");
-        self.running = Some(tokio::spawn(forward(listener, self.target.clone(), Arc::clone(&self.filter))));
+        self.proxy.become_so(Mode::Pass).await;
     }
 
     /// Drops requests about this queue from now on, as if the broker hung only there.
@@ -78,66 +74,45 @@ impl Proxy {
         self.filter.channels_opened.load(Ordering::Relaxed)
     }
 
-    /// While it is cut: accepts this many connections and closes each at once.
-    pub async fn slam(&self, times: usize) {
-        let listener = TcpListener::bind(self.address).await.expect("nobody else took the port");
-        for _ in 0..times {
-            drop(listener.accept().await.expect("the listener is open"));
-        }
+    /// While it is cut: accepts at least this many connections and closes each at once.
+    pub async fn slam(&self, times: u64) {
+        let before = self.proxy.accepted();
+        self.proxy.set(Mode::Slam);
+        until("the broker is tried again", async || (self.proxy.accepted() >= before + times).then_some(()))
+            .await;
+        self.proxy.become_so(Mode::Refuse).await;
     }
 
     /// Closes all connections, and refuses new ones.
     pub async fn cut(&mut self) {
-        if let Some(running) = self.running.take() {
-            running.abort();
-            running.await.expect_err("it was aborted");
-        }
+        self.proxy.become_so(Mode::Refuse).await;
     }
 }
 
-async fn forward(listener: TcpListener, target: String, filter: Arc<Filter>) {
-    let mut connections = JoinSet::new();
-    loop {
-        let (near, _) = listener.accept().await.expect("the listener is open");
-        let far = TcpStream::connect(&target).await.expect("RabbitMQ is there");
-        connections.spawn(connect(near, far, Arc::clone(&filter)));
+impl proxy::Filter for Filter {
+    fn pass(&self, direction: Direction, unread: &mut Vec<u8>) -> Vec<u8> {
+        let mut passed = Vec::new();
+        while let Some(length) = unit_bytes(unread).filter(|length| *length <= unread.len()) {
+            let unit: Vec<u8> = unread.drain(..length).collect();
+            let goes_on = match direction {
+                Direction::ToServer => self.passes(&unit),
+                Direction::ToClient => self.comes_back(&unit),
+            };
+            if goes_on {
+                passed.extend(unit);
+            }
+        }
+        passed
     }
 }
 
-async fn connect(near: TcpStream, far: TcpStream, filter: Arc<Filter>) {
-    let ((mut from_near, mut to_near), (mut from_far, mut to_far)) = (near.into_split(), far.into_split());
-    let there = async {
-        let mut frame = vec![0; PROTOCOL_HEADER_BYTES];
-        from_near.read_exact(&mut frame).await?;
-        loop {
-            if filter.passes(&frame) {
-                to_far.write_all(&frame).await?;
-            }
-            match read_frame(&mut from_near).await {
-                Ok(next) => frame = next,
-                Err(_) => return to_far.shutdown().await,
-            }
-        }
-    };
-    let back = async {
-        while let Ok(frame) = read_frame(&mut from_far).await {
-            if filter.comes_back(&frame) {
-                to_near.write_all(&frame).await?;
-            }
-        }
-        to_near.shutdown().await
-    };
-    tokio::try_join!(there, back).ok();
-}
-
-async fn read_frame(from: &mut (impl AsyncReadExt + Unpin)) -> io::Result<Vec<u8>> {
-    let mut frame = vec![0; FRAME_HEADER_BYTES];
-    from.read_exact(&mut frame).await?;
-    let payload_bytes = u32::from_be_bytes([frame[3], frame[4], frame[5], frame[6]]);
-    let end = 1;
-    frame.resize(FRAME_HEADER_BYTES + payload_bytes as usize + end, 0);
-    from.read_exact(&mut frame[FRAME_HEADER_BYTES..]).await?;
-    Ok(frame)
+/// The length of the frame or protocol header at the front, if enough of it is there.
+fn unit_bytes(unread: &[u8]) -> Option<usize> {
+    if unread.starts_with(PROTOCOL_HEADER) {
+        return Some(PROTOCOL_HEADER_BYTES);
+    }
+    let payload_bytes: [u8; 4] = unread.get(3..FRAME_HEADER_BYTES)?.try_into().ok()?;
+    Some(FRAME_HEADER_BYTES + u32::from_be_bytes(payload_bytes) as usize + FRAME_END_BYTES)
 }
 
 impl Filter {

@@ -10,8 +10,9 @@ use campanile_domain::id::EventSeq;
 use campanile_domain::priority::Priority;
 use campanile_domain::queue::Queue;
 use campanile_domain::send::SendState;
+use campanile_testkit::until;
 
-use super::{LEASE, QUEUE, event, eventually, fixture, ids, nothing, received, rows};
+use super::{LEASE, QUEUE, event, fixture, ids, nothing, received, rows};
 use crate::conformance::Fixture;
 use crate::conformance::setup::{chunk_of, commit_of, customer, instance, outcome, row, step_of, summary};
 use crate::postgres::test_database::Database;
@@ -33,7 +34,7 @@ async fn a_claim_whose_connection_ends_leaves_its_events_to_others() {
              WHERE datname = current_database() AND state = 'idle in transaction'",
         )
         .await;
-    let taken_over = eventually("the events", async || fixture.try_claim(NEW_EVENTS).await).await;
+    let taken_over = until("the events are free", async || fixture.try_claim(NEW_EVENTS).await).await;
     assert_eq!(ids(&*taken_over), ["a", "b"]);
     let late = claim.commit(nothing()).await;
     assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
@@ -94,7 +95,7 @@ async fn the_store_works_again_after_the_server_ended_every_connection() {
              WHERE datname = current_database() AND pid <> pg_backend_pid()",
         )
         .await;
-    let claim = eventually("the store", async || match fixture.store.claim_events(NEW_EVENTS).await {
+    let claim = until("the store answers", async || match fixture.store.claim_events(NEW_EVENTS).await {
         Ok(claim) => claim,
         Err(StoreError::Unavailable(_)) => None,
         Err(other) => panic!("{other}"),
@@ -236,7 +237,7 @@ async fn a_notification_that_somebody_else_is_just_writing_is_waited_for_and_fou
     let key = ReceivedKey { key: row.key, claim: true, published: None };
     let receiving = tokio::spawn(async move { store.receive(vec![key], &instance("test"), LEASE).await });
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    eventually("somebody to wait", async || (fixture.count(waits).await > 0).then_some(())).await;
+    until("somebody waits", async || (fixture.count(waits).await > 0).then_some(())).await;
     transaction.commit().await.unwrap();
 
     let received = receiving.await.unwrap().unwrap();

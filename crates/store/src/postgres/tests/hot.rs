@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use campanile_domain::queue::Queue;
 use campanile_domain::send::{OutcomeKind, SendState};
+use campanile_testkit::until;
 
-use super::{LEASE, QUEUE, event, eventually, fixture, received, rows};
+use super::{LEASE, QUEUE, event, fixture, received, rows};
 use crate::conformance::Fixture;
 use crate::{Capture, InstanceId, SendJob, Settlement};
 
@@ -15,7 +16,7 @@ async fn updates(fixture: Fixture, table: &str, expected: i64) -> i64 {
     let Fixture { store, test_database } = fixture;
     drop(store);
     let known_updates_sql = format!("SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = '{table}'");
-    eventually("statistics", async || {
+    until("there are statistics", async || {
         (test_database.count(&known_updates_sql).await >= expected).then_some(())
     })
     .await;

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use campanile_domain::event::transition::Step;
+use campanile_testkit::until;
 
-use super::{event, eventually, ids};
+use super::{event, ids};
 use crate::Claim;
 use crate::conformance::Fixture;
 use crate::conformance::setup::{step_of, summary};
@@ -72,12 +73,10 @@ async fn claims_do_not_walk_through_what_was_claimed_and_find_what_is_committed_
         }
         fixture.count(&blocks_read_sql()).await - before
     };
-    eventually("claims that pass them", async || {
-        (blocks_read().await < CLAIMS / 2 * FULL_SCAN_BLOCKS).then_some(())
-    })
-    .await;
+    until("claims pass them", async || (blocks_read().await < CLAIMS / 2 * FULL_SCAN_BLOCKS).then_some(()))
+        .await;
 
     late.commit().await.expect("it is committed");
-    let claim = eventually("the late one", async || fixture.try_claim(NEW_EVENTS).await).await;
+    let claim = until("the late one is claimed", async || fixture.try_claim(NEW_EVENTS).await).await;
     assert_eq!(ids(&*claim), ["late"]);
 }

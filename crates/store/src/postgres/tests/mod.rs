@@ -15,7 +15,7 @@ mod seed;
 mod tls;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use campanile_domain::channel::Channel;
 use campanile_domain::event::NewEvent;
@@ -93,18 +93,6 @@ async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
-}
-
-/// Asks again until the answer is there; what is waited for happens in other processes, in their own time.
-async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(20), "waited in vain for {what}");
-        tokio::task::yield_now().await;
-    }
 }
 
 fn shared(store: Postgres) -> Arc<dyn Store> {

@@ -2,14 +2,15 @@
 
 use std::future::poll_fn;
 
+use campanile_testkit::until;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use super::guide::{PRODUCERS, block};
+use super::ids;
 use super::role::Role;
-use super::{eventually, ids};
 use crate::conformance::TestDatabase;
 use crate::postgres::statement;
 use crate::postgres::test_database::Database;
@@ -150,7 +151,7 @@ async fn an_engine_that_listens_is_woken() {
     let listens = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND query = 'LISTEN campanile'
                    AND state = 'idle'";
-    eventually("a listener", async || (database.count(listens).await > 0).then_some(())).await;
+    until("there is a listener", async || (database.count(listens).await > 0).then_some(())).await;
     database.execute(EMIT).await;
     assert_eq!(signals.recv().await.unwrap(), Signal::Events);
 }
@@ -188,7 +189,7 @@ async fn an_engine_says_as_long_as_it_polls_all_the_time() {
             }
         })
     });
-    eventually("the lock", async || (database.count(ADVISORY_LOCKS).await > 0).then_some(())).await;
+    until("the lock is held", async || (database.count(ADVISORY_LOCKS).await > 0).then_some(())).await;
     suppressor.send_replace(false);
     for ended in suppressing {
         ended.await.unwrap();
