@@ -2,9 +2,10 @@
 //! records everything that it accepts in a ledger. It can be told to be slow, to refuse, or to accept without
 //! answering.
 //!
-//! A message is in the ledger before its sender gets an answer, so the ledger is authoritative and answers are not. A
-//! request that breaks a rule is answered as by Twilio and recorded as a violation. In one respect it is stricter:
-//! Twilio ignores unknown fields, and this refuses them.
+//! The rules are those of testkit. The server is not, because it outlives every fault, answers by chance instead of by
+//! script, and keeps a ledger. A message is in the ledger before its sender gets an answer, so the ledger is
+//! authoritative and answers are not. A request that breaks a rule is answered as by Twilio and recorded as a
+//! violation.
 
 mod book;
 mod door;
@@ -25,6 +26,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
+use campanile_testkit::provider::twilio::{Fields, NewMessage, Refusal};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -41,13 +43,6 @@ const AUTHORIZATION: &str =
 
 /// Longer than any client waits.
 const SILENCE: Duration = Duration::from_mins(1);
-const MAX_BODY_CHARACTERS: usize = 1_600;
-
-/// The fields of a new message, from Twilio's reference.
-const FIELDS: &str = "To From MessagingServiceSid Body MediaUrl ContentSid ContentVariables StatusCallback \
-    ApplicationSid \
-    MaxPrice ProvideFeedback Attempt ValidityPeriod ForceDelivery ContentRetention AddressRetention SmartEncoded \
-    PersistentAction TrafficType ShortenUrls ScheduleType SendAt SendAsMms RiskCheck";
 
 /// Twilio's test numbers: valid, and refused.
 const MAGIC: [(&str, u32, &str); 5] = [
@@ -108,13 +103,13 @@ async fn create_message(
     ConnectInfo(wire): ConnectInfo<Wire>,
     Path(account): Path<String>,
     headers: HeaderMap,
-    form: Result<Form<Vec<(String, String)>>, FormRejection>,
+    form: Result<Form<Fields>, FormRejection>,
 ) -> Response {
     if let Err(FormRejection::BytesRejection(_)) = form {
         // The client died during its request, which breaks no rule.
         return wire.cut();
     }
-    let request = match Request::read(&account, &headers, form) {
+    let request = match read(&account, &headers, form) {
         Ok(request) => request,
         Err(broken) => return broken.noted(&book),
     };
@@ -154,7 +149,7 @@ async fn create_message(
     }
 }
 
-fn created(request: &Request, sid: &str) -> Response {
+fn created(request: &NewMessage, sid: &str) -> Response {
     let message = json!({
         "sid": sid, "account_sid": ACCOUNT_SID, "api_version": "2010-04-01", "status": "queued",
         "to": request.to, "from": request.from, "messaging_service_sid": request.service, "body": request.body,
@@ -204,58 +199,17 @@ async fn messages(State(book): State<Shared>, Query(After { after }): Query<Afte
     ([(header::CONTENT_TYPE, "application/json")], page).into_response()
 }
 
-/// A message as Twilio accepts it.
-#[derive(Debug)]
-struct Request {
-    to: String,
-    from: Option<String>,
-    service: Option<String>,
-    body: String,
-}
-
-impl Request {
-    fn read(
-        account: &str,
-        headers: &HeaderMap,
-        form: Result<Form<Vec<(String, String)>>, FormRejection>,
-    ) -> Result<Self, Broken> {
-        let bad = |code, message: &str| Broken::new(StatusCode::BAD_REQUEST, code, message);
-        authenticated(account, headers)?;
-        let Form(fields) = form.map_err(|rejection| bad(20001, &rejection.body_text()))?;
-        let mut rest = fields;
-        let mut take = |name: &str| -> Result<Option<String>, Broken> {
-            let Some(at) = rest.iter().position(|(field, _)| field == name) else { return Ok(None) };
-            let (_, value) = rest.swap_remove(at);
-            if rest.iter().any(|(field, _)| field == name) {
-                return Err(bad(20001, &format!("{name} is there twice")));
-            }
-            Ok(Some(value).filter(|value| !value.is_empty()))
-        };
-        let (to, body) = (take("To")?, take("Body")?);
-        let (from, service) = (take("From")?, take("MessagingServiceSid")?);
-        if let Some((field, _)) =
-            rest.iter().find(|(field, _)| !FIELDS.split(' ').any(|known| known == field))
-        {
-            return Err(bad(20001, &format!("{field} is no field of a message")));
-        }
-        let to = to.ok_or_else(|| bad(21604, "A 'To' phone number is required."))?;
-        if !is_e164(&to) {
-            return Err(bad(21211, "Invalid 'To' Phone Number"));
-        }
-        match (&from, &service) {
-            (None, None) => return Err(bad(21603, "A 'From' phone number is required.")),
-            (Some(from), _) if !is_sender(from) => return Err(bad(21212, "Invalid From Number")),
-            (_, Some(service)) if !is_sid("MG", service) => {
-                return Err(bad(21701, "The Messaging Service does not exist"));
-            }
-            (Some(_), _) | (None, Some(_)) => {}
-        }
-        let body = body.ok_or_else(|| bad(21602, "Message body is required."))?;
-        if body.chars().count() > MAX_BODY_CHARACTERS {
-            return Err(bad(21617, "The concatenated message body exceeds the 1600 character limit."));
-        }
-        Ok(Request { to, from, service, body })
-    }
+fn read(
+    account: &str,
+    headers: &HeaderMap,
+    form: Result<Form<Fields>, FormRejection>,
+) -> Result<NewMessage, Broken> {
+    authenticated(account, headers)?;
+    let Form(fields) =
+        form.map_err(|rejection| Broken::new(StatusCode::BAD_REQUEST, 20001, &rejection.body_text()))?;
+    NewMessage::read(fields).map_err(|Refusal { status, code, message }| {
+        Broken::new(StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), code, &message)
+    })
 }
 
 fn authenticated(account: &str, headers: &HeaderMap) -> Result<(), Broken> {
@@ -267,26 +221,6 @@ fn authenticated(account: &str, headers: &HeaderMap) -> Result<(), Broken> {
         return Err(Broken::new(StatusCode::NOT_FOUND, 20404, "The requested resource was not found"));
     }
     Ok(())
-}
-
-fn is_e164(number: &str) -> bool {
-    number.strip_prefix('+').is_some_and(|digits| {
-        (2..=15).contains(&digits.len())
-            && digits.bytes().all(|digit| digit.is_ascii_digit())
-            && !digits.starts_with('0')
-    })
-}
-
-/// Whether it is a number, a short code, or a name.
-fn is_sender(from: &str) -> bool {
-    is_e164(from)
-        || (1..=11).contains(&from.len())
-            && from.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b' ')
-}
-
-fn is_sid(prefix: &str, sid: &str) -> bool {
-    sid.strip_prefix(prefix)
-        .is_some_and(|rest| rest.len() == 32 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// An error as Twilio returns it.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use campanile_testkit::provider::twilio::is_sid;
 use reqwest::Client;
 use serde_json::Value;
 

@@ -3,14 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::routing::post;
-use axum::{Json, Router};
 use campanile_testkit::on_both;
+use campanile_testkit::provider::http::{Replies, Server};
+use campanile_testkit::provider::twilio::{self, Fields};
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 use crate::interface::command::cli;
 use crate::interface::fresh::{Answer, Fresh, encoded, event};
@@ -18,28 +15,17 @@ use crate::support::{Backend, reservation, staff, until};
 
 const SENDS: &str = "/v1/sends";
 const DOUBTS: &str = "/v1/sends?status=IN_DOUBT";
-const ACCOUNT: &str = "AC0123456789abcdef0123456789abcdef";
-
-/// Accepts every text, but does not answer while it is not well.
-async fn create(State(well): State<Arc<AtomicBool>>) -> (StatusCode, Json<Value>) {
-    if well.load(Ordering::SeqCst) {
-        (StatusCode::CREATED, Json(json!({"sid": format!("SM{:032x}", 7), "status": "queued"})))
-    } else {
-        (StatusCode::INTERNAL_SERVER_ERROR, Json(json!({"code": 20500, "message": "perhaps"})))
-    }
-}
 
 /// A server with texts in doubt, and the switch that cures their provider. Its poll intervals are longer than the test
 /// waits: resending wakes the sender.
 async fn doubting(backend: Backend) -> (Fresh, Arc<AtomicBool>) {
     let well = Arc::new(AtomicBool::new(false));
-    let router = Router::new()
-        .route("/2010-04-01/Accounts/{account}/Messages.json", post(create))
-        .with_state(Arc::clone(&well));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    let url = format!("http://{ACCOUNT}:very-secret@{address}?from=%2B15005550006");
+    let cured = Arc::clone(&well);
+    let reply = move |_: &Fields| {
+        if cured.load(Ordering::SeqCst) { twilio::created(7) } else { twilio::error(500, 20500, "perhaps") }
+    };
+    let provider = Server::start_with(twilio::check, Replies::ByRequest(Box::new(reply))).await;
+    let url = twilio::url(&provider.address, "%2B15005550006");
     let server = Fresh::start_with(
         backend,
         &[

@@ -4,74 +4,79 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::extract::{Form, Path, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use campanile_testkit::on_both;
+use campanile_testkit::provider::http::{self, Replies, Reply};
+use campanile_testkit::provider::twilio::{self, AUTH_TOKEN, Fields};
 use reqwest::Method;
 use ring::hmac;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 use crate::interface::command::Ran;
 use crate::interface::fresh::{Answer, Fresh};
 use crate::support::home::campanile;
 use crate::support::{Backend, Home, reservation, staff};
 
-const ACCOUNT: &str = "AC0123456789abcdef0123456789abcdef";
-/// Contains `very-secret`.
-const AUTHORIZATION: &str = "Basic QUMwMTIzNDU2Nzg5YWJjZGVmMDEyMzQ1Njc4OWFiY2RlZjp2ZXJ5LXNlY3JldA==";
-
 /// Within the lease of these tests.
 const DEADLINE: (&str, &str) = ("CAMPANILE_CHANNELS__SMS__DEADLINE", "2s");
 
-type Texts = Arc<Mutex<Vec<Vec<(String, String)>>>>;
+const SENDER: &str = "%2B15005550006";
 
-/// Twilio's Messages resource, in a few lines; one number has unsubscribed. Returns the URL for the configuration.
-async fn provider() -> (String, Texts) {
-    let texts = Texts::default();
-    let router = Router::new()
-        .route("/2010-04-01/Accounts/{account}/Messages.json", post(create))
-        .route("/2010-04-01/Accounts/{account}", get(account))
-        .with_state(Arc::clone(&texts));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    (format!("http://{ACCOUNT}:very-secret@{address}?from=%2B15005550006"), texts)
+/// What Twilio is asked.
+#[derive(Debug, Clone)]
+enum Asked {
+    Text(Fields),
+    Account,
+    /// Anything with a wrong token.
+    ByStranger,
 }
 
-async fn create(
-    State(texts): State<Texts>,
-    Path(account): Path<String>,
-    headers: HeaderMap,
-    Form(fields): Form<Vec<(String, String)>>,
-) -> (StatusCode, Json<Value>) {
-    assert_eq!(account, ACCOUNT);
-    assert_eq!(headers["authorization"], AUTHORIZATION);
-    if fields[0].1.ends_with('3') {
-        let error = json!({"code": 21610, "message": format!("{} said STOP", fields[0].1), "status": 400});
-        return (StatusCode::BAD_REQUEST, Json(error));
+fn check(request: &http::Request) -> Result<Option<Asked>, String> {
+    if !twilio::is_authenticated(request) {
+        return Ok(Some(Asked::ByStranger));
     }
-    let mut texts = texts.lock().unwrap();
-    texts.push(fields);
-    (StatusCode::CREATED, Json(json!({"sid": format!("SM{:032x}", texts.len()), "status": "queued"})))
+    Ok(Some(twilio::check(request)?.map_or(Asked::Account, Asked::Text)))
 }
 
-async fn account(headers: HeaderMap) -> (StatusCode, Json<Value>) {
-    if headers["authorization"] == AUTHORIZATION {
-        (StatusCode::OK, Json(json!({"sid": ACCOUNT})))
-    } else {
-        (StatusCode::UNAUTHORIZED, Json(json!({"code": 20003})))
+struct Twilio(http::Server<Asked>);
+
+impl Twilio {
+    async fn start(mut reply: impl FnMut(&Fields) -> Reply + Send + 'static) -> Self {
+        let replies = Replies::ByRequest(Box::new(move |asked: &Asked| match asked {
+            Asked::Text(fields) => reply(fields),
+            Asked::Account => Reply::json(200, r#"{"status": "active"}"#),
+            Asked::ByStranger => twilio::error(401, 20003, "Authenticate"),
+        }));
+        Twilio(http::Server::start_with(check, replies).await)
     }
+
+    fn url(&self) -> String {
+        twilio::url(&self.0.address, SENDER)
+    }
+
+    fn texts(&self) -> Vec<Fields> {
+        let text = |asked| if let Asked::Text(fields) = asked { Some(fields) } else { None };
+        self.0.requests().into_iter().filter_map(text).collect()
+    }
+}
+
+/// Accepts everything, but one number has unsubscribed.
+async fn provider() -> Twilio {
+    let mut accepted = 0;
+    Twilio::start(move |fields| {
+        if fields[0].1.ends_with('3') {
+            return twilio::error(400, 21610, &format!("{} said STOP", fields[0].1));
+        }
+        accepted += 1;
+        twilio::created(accepted)
+    })
+    .await
 }
 
 async fn texts_go_out_by_the_provider_and_the_rest_is_captured(backend: Backend) {
-    let (url, texts) = provider().await;
-    let server = Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
+    let twilio = provider().await;
+    let server = Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__SMS__URL", &twilio.url()), DEADLINE]);
     let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
     assert_eq!(components["sms"], "ok");
     assert!(components["email"].as_str().unwrap().starts_with("capture"), "{components}");
@@ -89,14 +94,14 @@ async fn texts_go_out_by_the_provider_and_the_rest_is_captured(backend: Backend)
         assert!(send["external_id"].as_str().unwrap().starts_with("SM0000"), "{send}");
     }
     // There is no text for this channel, so its title is the event type in words.
-    let mut asked = texts.lock().unwrap().clone();
+    let mut asked = twilio.texts();
     asked.sort_unstable();
     let text = |to: &str| {
         [("To", to), ("From", "+15005550006"), ("Body", "Reservation requested")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .to_vec()
     };
-    assert_eq!(asked, [text("+390550001"), text("+390550002")]);
+    assert_eq!(asked, [text("+390550001"), text("+390550002"), text("+390550003")]);
 
     assert_eq!(failed.len(), 1);
     let error = failed[0]["last_error"].as_str().unwrap();
@@ -109,13 +114,8 @@ async fn texts_go_out_by_the_provider_and_the_rest_is_captured(backend: Backend)
 }
 
 async fn a_provider_that_refuses_our_token_is_named_at_the_first_refusal(backend: Backend) {
-    async fn refuse() -> (StatusCode, Json<Value>) {
-        (StatusCode::UNAUTHORIZED, Json(json!({"code": 20003, "message": "Authenticate", "status": 401})))
-    }
-    let router = Router::new().fallback(refuse);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{ACCOUNT}:very-secret@{}?from=%2B15005550006", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let twilio = provider().await;
+    let url = twilio.url().replace(AUTH_TOKEN, "other-token");
     let server = Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
     server.put("/v1/recipients", json!([staff()[0]])).await;
     server.emit(&reservation("evt-1")).await;
@@ -134,16 +134,16 @@ fn signature(url: &str, fields: &[(&str, &str)]) -> String {
     let signed: String = std::iter::once(url.to_owned())
         .chain(sorted.iter().map(|(name, value)| format!("{name}{value}")))
         .collect();
-    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, b"very-secret");
+    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, AUTH_TOKEN.as_bytes());
     STANDARD.encode(hmac::sign(&key, signed.as_bytes()))
 }
 
 async fn what_twilio_tells_later_is_the_receipt_and_nobody_else_can_tell_it(backend: Backend) {
-    let (url, texts) = provider().await;
+    let twilio = provider().await;
     let server = Fresh::start_with(
         backend,
         &[
-            ("CAMPANILE_CHANNELS__SMS__URL", &url),
+            ("CAMPANILE_CHANNELS__SMS__URL", &twilio.url()),
             ("CAMPANILE_SERVER__PUBLIC_URL", "https://campanile.example.com/base"),
             DEADLINE,
         ],
@@ -151,7 +151,7 @@ async fn what_twilio_tells_later_is_the_receipt_and_nobody_else_can_tell_it(back
     server.put("/v1/recipients", json!([staff()[0]])).await;
     server.emit(&reservation("evt-1")).await;
     server.settled("evt-1").await;
-    let asked = texts.lock().unwrap()[0].clone();
+    let asked = twilio.texts().remove(0);
     let (_, callback) =
         asked.iter().find(|(name, _)| name == "StatusCallback").expect("it is asked for receipts");
     let (base, query) = callback.split_once('?').unwrap();
@@ -194,7 +194,7 @@ async fn callbacks_that_can_not_be_read_are_refused_with_a_problem(backend: Back
 
 async fn a_provider_that_is_away_is_asked_again_and_again(backend: Backend) {
     // Nothing listens there.
-    let url = format!("http://{ACCOUNT}:very-secret@127.0.0.1:1?from=1234");
+    let url = twilio::url("127.0.0.1:1", SENDER);
     let server = Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
     // Only one, because a provider that fails five times in a row gets no messages for a while.
     server.put("/v1/recipients", json!([staff()[0]])).await;
@@ -206,24 +206,18 @@ async fn a_provider_that_is_away_is_asked_again_and_again(backend: Backend) {
 }
 
 async fn a_provider_that_is_busy_for_a_while_is_asked_when_it_said(backend: Backend) {
-    async fn busy_twice(State(asked): State<Arc<Mutex<Vec<Instant>>>>) -> Response {
-        let mut asked = asked.lock().unwrap();
+    let asked = Arc::<Mutex<Vec<Instant>>>::default();
+    let asked_at = Arc::clone(&asked);
+    let twilio = Twilio::start(move |_| {
+        let mut asked = asked_at.lock().unwrap();
         asked.push(Instant::now());
         if asked.len() <= 2 {
-            let busy = (StatusCode::TOO_MANY_REQUESTS, [("Retry-After", "1")], Json(json!({"code": 20429})));
-            return busy.into_response();
+            return twilio::error(429, 20429, "Too Many Requests").with("Retry-After", "1");
         }
-        (StatusCode::CREATED, Json(json!({"sid": format!("SM{:032x}", 9), "status": "queued"})))
-            .into_response()
-    }
-    let asked = Arc::<Mutex<Vec<Instant>>>::default();
-    let router = Router::new()
-        .route("/2010-04-01/Accounts/{account}/Messages.json", post(busy_twice))
-        .with_state(Arc::clone(&asked));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{ACCOUNT}:very-secret@{}?from=1234", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    let server = Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
+        twilio::created(9)
+    })
+    .await;
+    let server = Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__SMS__URL", &twilio.url()), DEADLINE]);
     server.put("/v1/recipients", json!([staff()[0]])).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
@@ -235,60 +229,50 @@ async fn a_provider_that_is_busy_for_a_while_is_asked_when_it_said(backend: Back
 }
 
 async fn a_text_that_was_accepted_without_a_name_is_left_to_a_person(backend: Backend) {
-    async fn accept(State(asked): State<Arc<Mutex<usize>>>) -> (StatusCode, &'static str) {
-        *asked.lock().unwrap() += 1;
-        (StatusCode::CREATED, "<html>")
-    }
-    let asked = Arc::<Mutex<usize>>::default();
-    let router = Router::new()
-        .route("/2010-04-01/Accounts/{account}/Messages.json", post(accept))
-        .with_state(Arc::clone(&asked));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{ACCOUNT}:very-secret@{}?from=1234", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    let server = Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__SMS__URL", &url), DEADLINE]);
+    let twilio = Twilio::start(|_| Reply::json(201, "<html>")).await;
+    let server = Fresh::start_with(backend, &[("CAMPANILE_CHANNELS__SMS__URL", &twilio.url()), DEADLINE]);
     server.put("/v1/recipients", json!([staff()[0]])).await;
     server.emit(&reservation("evt-1")).await;
     let trace = server.settled("evt-1").await;
     let sms = trace["sends"].as_array().unwrap().iter().find(|send| send["channel"] == "SMS").unwrap();
     assert_eq!((&sms["status"], &sms["attempt_count"]), (&json!("IN_DOUBT"), &json!(1)), "{sms}");
-    assert_eq!(*asked.lock().unwrap(), 1, "nobody is texted twice");
+    assert_eq!(twilio.texts().len(), 1, "nobody is texted twice");
     let doubts = server.items("/v1/sends?status=IN_DOUBT").await;
     assert!(doubts[0]["last_error"].as_str().unwrap().contains("returned no SID"), "{doubts:?}");
 }
 
 #[tokio::test]
 async fn an_attempt_must_fit_into_the_lease() {
-    let (url, _) = provider().await;
+    let twilio = provider().await;
     let folder = tempfile::tempdir().unwrap();
     let mut command = campanile(folder.path());
-    command.env("CAMPANILE_CHANNELS__SMS__URL", &url).env("CAMPANILE_ENGINE__LEASE", "10s");
+    command.env("CAMPANILE_CHANNELS__SMS__URL", twilio.url()).env("CAMPANILE_ENGINE__LEASE", "10s");
     let ran = Ran::of(command.args(["serve", "--listen", "127.0.0.1:0"]));
     ran.failed(1, &["engine.lease", "10s", "SMS", "twilio", "longer"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_looks_at_the_provider_and_sends_nothing() {
-    let (url, texts) = provider().await;
+    let twilio = provider().await;
     let home = Home::new(Backend::Embedded);
     let channels = |url: &str| {
         let mut command = home.campanile();
         let ran = Ran::of(command.env("CAMPANILE_CHANNELS__SMS__URL", url).args(["doctor", "--json"]));
-        assert!(!ran.out.contains("secret"), "{}", ran.out);
+        assert!(!ran.out.contains(AUTH_TOKEN) && !ran.out.contains("other-token"), "{}", ran.out);
         let findings: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
         findings.into_iter().filter(|finding| finding["subject"] == "channels").collect::<Vec<_>>()
     };
-    let well = channels(&url);
+    let well = channels(&twilio.url());
     assert_eq!((well.len(), &well[0]["level"]), (2, &json!("ok")), "{well:?}");
     assert!(well[0]["what"].as_str().unwrap().starts_with("SMS is sent by twilio: 127.0.0.1:"), "{well:?}");
     assert_eq!(well[1]["what"], "EMAIL, PUSH, SLACK messages are captured, not sent; see GET /v1/captured");
-    let stranger = channels(&url.replace("very-secret", "other-secret"));
+    let stranger = channels(&twilio.url().replace(AUTH_TOKEN, "other-token"));
     assert_eq!(stranger[0]["level"], "wrong", "{stranger:?}");
     assert!(stranger[0]["remedy"].as_str().unwrap().contains("channels.sms.url"), "{stranger:?}");
-    let nowhere = channels(&format!("http://{ACCOUNT}:very-secret@127.0.0.1:1?from=1234"));
+    let nowhere = channels(&twilio::url("127.0.0.1:1", SENDER));
     assert_eq!(nowhere[0]["level"], "wrong", "{nowhere:?}");
     assert!(nowhere[0]["what"].as_str().unwrap().contains("is unreachable"), "{nowhere:?}");
-    assert!(texts.lock().unwrap().is_empty());
+    assert!(twilio.texts().is_empty());
 }
 
 on_both! {
