@@ -196,4 +196,44 @@ mod tests {
         let gone = Problem::of_write(StoreError::Unavailable("gone".into()));
         assert_eq!((gone.status, gone.kind), (503, "urn:campanile:unavailable"));
     }
+
+    #[test]
+    fn documents_of_every_type_are_as_before() {
+        let field = |index, pointer: &str| FieldProblem {
+            index,
+            pointer: pointer.to_owned(),
+            detail: "must not be empty".to_owned(),
+        };
+        let detail = "what happened";
+        let problems = [
+            Problem::malformed(detail),
+            Problem::invalid(vec![field(0, "")]),
+            Problem::invalid(vec![field(1, "/event_id")]),
+            Problem::invalid(vec![field(0, "/event_id"), field(2, "/priority")]),
+            Problem::conflict(vec![field(0, "/event_id")]),
+            Problem::not_in_doubt(detail),
+            Problem::bad_query(detail),
+            Problem::not_found(detail),
+            Problem::method_not_allowed(),
+            Problem::too_large(1_024),
+            Problem::too_slow(Duration::from_secs(30)),
+            Problem::unavailable(detail),
+            Problem::unusable_data(detail),
+            Problem::of_write(StoreError::Refused(detail.into())),
+            Problem::of_write(StoreError::Unavailable(detail.into())),
+            Problem::from(StoreError::ReadOnly(detail.into())),
+            Problem::forbidden(detail),
+            Problem::unauthorized(),
+            Problem::two_hosts(),
+            Problem::foreign_host("example.com"),
+        ];
+        let documents: Vec<String> =
+            problems.iter().map(|problem| serde_json::to_string_pretty(problem).unwrap()).collect();
+        insta::assert_snapshot!("documents", documents.join("\n"));
+        let source = include_str!("problem.rs");
+        let kinds = source.split('"').filter(|text| text.starts_with("urn:campanile:"));
+        for kind in kinds.filter(|kind| kind.len() > "urn:campanile:".len()) {
+            assert!(problems.iter().any(|problem| problem.kind == kind), "no document of {kind}");
+        }
+    }
 }

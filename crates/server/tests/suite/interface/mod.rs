@@ -35,4 +35,5 @@ mod slack;
 mod stages;
 mod templates;
 mod texts;
+mod trace_table;
 mod traces;
