@@ -3,6 +3,7 @@
 //!
 //! Each command has a file of its own; this one parses the command line and reports the result.
 
+mod deny;
 mod run;
 mod servers;
 mod soak;

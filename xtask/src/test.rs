@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use clap::Args;
 
+use crate::deny;
 use crate::run::{cargo, headline, within, works};
 use crate::servers::{Servers, Variables};
 use crate::tidy;
@@ -37,6 +38,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     // They start while the compiler works.
     let servers = Servers::start()?;
     if everything {
+        deny::check(root, limit)?;
         check_lints(root, limit)?;
     }
     run_tests(root, limit, &options.filters, servers)?;
@@ -90,8 +92,15 @@ fn run_tests(root: &Path, limit: Duration, filters: &[String], mut servers: Serv
         println!("SKIPPED: `{test}`, because {why}; set {variable} to run it");
         tests.args(["--skip", test]);
     }
+    // A snapshot that is missing or another fails its test, and no file is written.
+    tests.env("INSTA_UPDATE", "no");
     within(left_until(deadline), "the tests", &tests)?;
 
+    if everything {
+        headline("Tests: SQLite as it is shipped, in the release profile");
+        let release = ["test", "--release", "--quiet", "-p", "campanile-store", "--test", "sqlite"];
+        within(left_until(deadline), "the tests of SQLite in the release profile", &cargo(root, &release))?;
+    }
     if let Some(torture) = torture {
         headline("Torture: a fixed selection of faults");
         torture.run(TORTURE_LIMIT, "the torture", &["selection".to_owned()], &variables)?;

@@ -1,31 +1,10 @@
 //! Enforces which crate may depend on what: a crate exists where its manifest forbids something.
 //!
 //! Dependencies of every kind count, including those of tests: a test that bypasses a crate depends on its internals.
+//! Which crate may depend on which external package is in `deny.toml`.
 
 use super::Violation;
 use super::metadata::{Member, Workspace};
-
-/// Packages that only one crate may depend on.
-struct Confined {
-    packages: &'static [&'static str],
-    to: &'static str,
-    except: &'static [&'static str],
-}
-
-const CONFINED: [Confined; 4] = [
-    Confined {
-        packages: &["rusqlite", "tokio-postgres", "refinery"],
-        to: "campanile-store",
-        // The benchmark measures databases directly, the client writes into transactions of its callers, and the fault
-        // harness inspects databases.
-        except: &["campanile-bench", "campanile-client", "campanile-torture"],
-    },
-    // A business service depends on the client and on nothing of the engine.
-    Confined { packages: &["sqlx"], to: "campanile-client", except: &[] },
-    Confined { packages: &["lapin", "amqprs"], to: "campanile-broker", except: &[] },
-    // The fault harness contains a provider, which is a server, too.
-    Confined { packages: &["axum"], to: "campanile", except: &["campanile-torture"] },
-];
 
 const PURE: &str = "campanile-domain";
 const IMPURE: [&str; 4] = ["tokio", "rusqlite", "axum", "reqwest"];
@@ -54,7 +33,6 @@ fn check_member(member: &Member) -> Vec<Violation> {
     let mut violations = Vec::new();
     for dependency in &member.dependencies {
         let reasons = [
-            confined(&member.name, dependency),
             impure(&member.name, dependency),
             upward(&member.name, dependency),
             familiar(&member.name, dependency),
@@ -67,12 +45,6 @@ fn check_member(member: &Member) -> Vec<Violation> {
     // A package may be a dependency of the product and of its tests.
     violations.dedup();
     violations
-}
-
-fn confined(member: &str, dependency: &str) -> Option<String> {
-    let rule = CONFINED.iter().find(|rule| rule.packages.contains(&dependency))?;
-    let allowed = rule.to == member || rule.except.contains(&member);
-    (!allowed).then(|| format!("only {} may depend on {dependency}; call {} instead", rule.to, rule.to))
 }
 
 fn impure(member: &str, dependency: &str) -> Option<String> {
@@ -122,26 +94,6 @@ mod tests {
             shipped_dependencies: dependencies.iter().map(ToString::to_string).collect(),
         };
         check_member(&member).iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn databases_are_known_to_the_store_and_to_who_looks_at_them_by_itself() {
-        for database in ["rusqlite", "tokio-postgres", "refinery"] {
-            assert!(found("campanile-store", &[database]).is_empty());
-            assert!(found("campanile-bench", &[database]).is_empty());
-            assert!(found("campanile-torture", &[database]).is_empty());
-            assert_eq!(found("campanile-engine", &[database]).len(), 1);
-        }
-    }
-
-    #[test]
-    fn brokers_and_axum_have_their_crates() {
-        assert!(found("campanile-broker", &["lapin", "amqprs"]).is_empty());
-        assert_eq!(found("campanile-bench", &["lapin", "amqprs"]).len(), 2);
-        assert!(found("campanile", &["axum"]).is_empty());
-        assert!(found("campanile-torture", &["axum"]).is_empty(), "a provider is a server, too");
-        assert_eq!(found("campanile-torture", &["lapin", "amqprs"]).len(), 2);
-        assert_eq!(found("campanile-channels", &["axum"]).len(), 1);
     }
 
     #[test]

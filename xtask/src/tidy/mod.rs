@@ -1,20 +1,18 @@
 //! `cargo xtask tidy`: checks the project's conventions.
 //!
-//! Each file in this folder checks and explains one convention; this one collects the violations. What rustfmt and
-//! clippy check is left to them.
+//! Each file in this folder checks and explains one convention; this one collects the violations. What rustfmt, clippy
+//! and cargo-deny check is left to them.
 
 mod blank;
 mod channels;
 mod dialect;
 mod layers;
-mod licence;
 mod line_length;
 mod links;
 mod machine_paths;
 mod metadata;
 mod names;
 mod opening;
-mod packages;
 mod size;
 mod sql;
 mod tree;
@@ -36,15 +34,8 @@ pub fn run(root: &Path) -> Result<()> {
     for violation in &violations {
         println!("{violation}");
     }
-    if let Some(note) = packages::duplicates(&workspace) {
-        println!("{note}");
-    }
     match violations.len() {
-        0 => println!(
-            "tidy: checked {} files and {} packages, no problems",
-            files.len(),
-            workspace.used().count()
-        ),
+        0 => println!("tidy: checked {} files, no problems", files.len()),
         1 => bail!("tidy found 1 problem"),
         count => bail!("tidy found {count} problems"),
     }
@@ -66,7 +57,6 @@ fn check(files: &[File], workspace: &Workspace) -> Vec<Violation> {
     violations.extend(sql::check_twins(files));
     violations.extend(channels::check(files));
     violations.extend(layers::check(workspace));
-    violations.extend(packages::check(workspace));
     violations
 }
 

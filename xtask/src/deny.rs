@@ -1,0 +1,46 @@
+//! `cargo deny`: licences and sources of the packages that are built, and which crate may depend on which of them.
+//!
+//! `deny.toml` explains each rule. A missing cargo-deny is built from crates.io, once per `target` folder.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::run::{cargo, headline, within, works};
+
+/// The version that is built where none is installed.
+const VERSION: &str = "0.20.2";
+const TOOLS: &str = "target/tools";
+
+pub fn check(root: &Path, limit: Duration) -> Result<()> {
+    headline("Packages: cargo deny check");
+    let ours = root.join(TOOLS).join("bin/cargo-deny");
+    let installed = works(cargo(root, &["deny", "--version"]));
+    if !installed && !works(version_of(&ours)) {
+        println!("cargo-deny is not installed; it is built into {TOOLS} now");
+        let mut install =
+            cargo(root, &["install", "cargo-deny", "--locked", "--quiet", "--version", VERSION]);
+        install.args(["--root", TOOLS]);
+        within(limit, "the build of cargo-deny", &install)?;
+    }
+    let mut deny = if installed { cargo(root, &["deny"]) } else { Command::new(ours) };
+    // Advisories need a git server, and change without us.
+    deny.args([
+        "--all-features",
+        "--locked",
+        "check",
+        "--hide-inclusion-graph",
+        "licenses",
+        "bans",
+        "sources",
+    ]);
+    within(limit, "cargo deny", deny.current_dir(root))
+}
+
+fn version_of(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.arg("--version");
+    command
+}
