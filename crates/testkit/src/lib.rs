@@ -2,10 +2,12 @@
 
 mod back_end;
 pub mod certificate;
+mod full_listener;
 pub mod log;
 pub mod provider;
 pub mod proxy;
 mod until;
 
 pub use back_end::Backend;
+pub use full_listener::FullListener;
 pub use until::{until, until_ok, within};

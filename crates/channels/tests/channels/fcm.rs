@@ -10,10 +10,8 @@ use campanile_channels::push::{Alert, Fcm, FcmConfig, KeyFileError, ServiceAccou
 use campanile_channels::{Answer, Message, Provider};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
-use campanile_domain::id::{NotificationId, SendKey};
-use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressOutcome, Outcome};
-use campanile_domain::time::Timestamp;
+use campanile_testkit::FullListener;
 use campanile_testkit::provider::fcm::{ACCOUNT, FcmRequest, ISSUED, KEY_FILE, PROJECT, check, check_grant};
 use campanile_testkit::provider::http::{Reply, Server};
 use serde_json::{Value, json};
@@ -48,19 +46,7 @@ async fn gives_out_tokens() -> Server<Value> {
 }
 
 fn message<'a>(address: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
-    Message {
-        key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Push },
-        event_id: "evt-1",
-        event_type: "ORDER_CREATED",
-        address,
-        name: None,
-        title,
-        body,
-        html: None,
-        url: None,
-        priority: Priority::Normal,
-        created_at: Timestamp::now(),
-    }
+    crate::message::message(Channel::Push, address, title, body)
 }
 
 async fn push(fcm: &Fcm, address: &str) -> Answer {
@@ -327,21 +313,11 @@ async fn who_can_not_connect_has_sent_nothing() {
     }
 }
 
-/// A listener with a full backlog neither accepts nor refuses connections.
 #[tokio::test]
 async fn who_is_not_connected_in_time_has_sent_nothing() {
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let listener = socket.listen(0).unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut waiting = Vec::new();
-    let connect =
-        || tokio::time::timeout(Duration::from_millis(200), tokio::net::TcpStream::connect(address));
-    while let Ok(Ok(stream)) = connect().await {
-        waiting.push(stream);
-    }
+    let full = FullListener::start().await;
     let google = gives_out_tokens().await;
-    let answer = push(&fcm(&address.to_string(), &google.address, Duration::from_secs(1)), TOKEN).await;
+    let answer = push(&fcm(&full.address.to_string(), &google.address, Duration::from_secs(1)), TOKEN).await;
     assert_eq!(kinds(&answer), ("down", Vec::new()), "{answer:?}");
     assert_says(&answer, &["could not be reached before the timeout"]);
 }

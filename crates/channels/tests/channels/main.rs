@@ -2,6 +2,7 @@
 
 mod chain;
 mod fcm;
+mod message;
 mod slack;
 mod smtp;
 mod smtp_queue;

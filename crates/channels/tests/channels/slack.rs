@@ -9,10 +9,7 @@ use campanile_channels::slack::{AllowedHost, Slack, SlackConfig};
 use campanile_channels::{Answer, Chain, Message, Provider};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
-use campanile_domain::id::{NotificationId, SendKey};
-use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressOutcome, AddressResult, Outcome};
-use campanile_domain::time::Timestamp;
 use campanile_testkit::provider::http::{self, Reply};
 use campanile_testkit::provider::slack::{PATH, check};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -47,19 +44,7 @@ async fn post(slack: &Slack, webhook: &str, title: &str, body: &str) -> Answer {
 }
 
 fn message<'a>(webhook: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
-    Message {
-        key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Slack },
-        event_id: "evt-1",
-        event_type: "ORDER_CREATED",
-        address: webhook,
-        name: None,
-        title,
-        body,
-        html: None,
-        url: None,
-        priority: Priority::Normal,
-        created_at: Timestamp::now(),
-    }
+    crate::message::message(Channel::Slack, webhook, title, body)
 }
 
 /// The result for a message and its webhook with these replies; each must be requested.

@@ -7,14 +7,12 @@ use campanile_channels::email::{Credentials, DomainLimits, Security, Smtp, SmtpC
 use campanile_channels::{Answer, Chain, Link, Message, Provider};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
-use campanile_domain::id::{NotificationId, SendKey};
-use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressOutcome, Outcome};
-use campanile_domain::time::Timestamp;
+use campanile_testkit::FullListener;
 use campanile_testkit::certificate::Certificate;
 use campanile_testkit::provider::real_smtp::{Python, Sink};
 use campanile_testkit::provider::smtpd::{Act, Smtpd};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 pub const PIPELINING: &[&str] = &["PIPELINING", "SIZE 100000", "8BITMIME"];
@@ -46,17 +44,10 @@ fn smtp(port: u16) -> Smtp {
 
 pub fn message<'a>(address: &'a str, title: &'a str, body: &'a str) -> Message<'a> {
     Message {
-        key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Email },
-        event_id: "evt-1",
         event_type: "RESERVATION_REQUESTED",
-        address,
         name: Some("Zoë d'Ávila 🍕"),
-        title,
-        body,
         html: Some("<p>Perché no? São Paulo 🎉</p>"),
-        url: None,
-        priority: Priority::Normal,
-        created_at: Timestamp::now(),
+        ..crate::message::message(Channel::Email, address, title, body)
     }
 }
 
@@ -402,9 +393,9 @@ async fn waiting_for_each_other_makes_no_doubt() {
 /// The first server accepts no connections, or sends no greeting.
 #[tokio::test]
 async fn a_server_that_is_silent_from_the_start_leaves_time_for_the_next_in_the_same_attempt() {
-    let (full, _waiting) = full_listener().await;
+    let full = FullListener::start().await;
     let silent = Smtpd::start(PIPELINING, vec![("HI", Act::Hang)]).await;
-    for port in [full.local_addr().unwrap().port(), silent.port] {
+    for port in [full.address.port(), silent.port] {
         let second = Smtpd::start(PIPELINING, vec![]).await;
         let deadline = Duration::from_secs(2);
         let link = |port| {
@@ -419,20 +410,6 @@ async fn a_server_that_is_silent_from_the_start_leaves_time_for_the_next_in_the_
         assert_eq!((kind(&asked.answer.outcome), asked.provider), ("sent", "smtp-2"), "{asked:?}");
         assert_eq!(second.emails().len(), 1);
     }
-}
-
-/// A listener with a full backlog, which neither accepts nor refuses connections.
-async fn full_listener() -> (TcpListener, Vec<TcpStream>) {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let listener = socket.listen(0).unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut waiting = Vec::new();
-    let connect = || tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address));
-    while let Ok(Ok(stream)) = connect().await {
-        waiting.push(stream);
-    }
-    (listener, waiting)
 }
 
 #[tokio::test]

@@ -9,13 +9,14 @@ use campanile_channels::{Answer, Message, Provider};
 use campanile_domain::channel::Channel;
 use campanile_domain::finding::Level;
 use campanile_domain::id::{NotificationId, SendKey};
-use campanile_domain::priority::Priority;
 use campanile_domain::send::{AddressOutcome, AddressResult, Outcome, OutcomeKind};
-use campanile_domain::time::Timestamp;
+use campanile_testkit::FullListener;
 use campanile_testkit::provider::http::{self, Reply};
 use campanile_testkit::provider::twilio::{ACCOUNT_SID, AUTH_TOKEN, Fields, check};
 
 use reqwest::Url;
+
+use crate::message::message;
 
 struct Server;
 
@@ -59,19 +60,7 @@ async fn text(twilio: &Twilio, address: &str, title: &str, body: &str) -> Outcom
 }
 
 async fn answer(twilio: &Twilio, key: SendKey, address: &str, title: &str, body: &str) -> Answer {
-    let message = Message {
-        key,
-        event_id: "evt-1",
-        event_type: "ORDER_CREATED",
-        address,
-        name: None,
-        title,
-        body,
-        html: None,
-        url: None,
-        priority: Priority::Normal,
-        created_at: Timestamp::now(),
-    };
+    let message = Message { key, ..message(Channel::Sms, address, title, body) };
     twilio.send(&message).await
 }
 
@@ -382,20 +371,10 @@ async fn who_can_not_connect_has_sent_nothing() {
     assert_discreet(&outcome, &["Twilio is unreachable: its host name does not resolve"]);
 }
 
-/// A listener with a full backlog neither accepts nor refuses connections.
 #[tokio::test]
 async fn who_is_not_let_in_has_sent_nothing() {
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let listener = socket.listen(0).unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut waiting = Vec::new();
-    let connect =
-        || tokio::time::timeout(Duration::from_millis(200), tokio::net::TcpStream::connect(address));
-    while let Ok(Ok(stream)) = connect().await {
-        waiting.push(stream);
-    }
-    let twilio = twilio(&address.to_string(), FROM, Duration::from_secs(1));
+    let full = FullListener::start().await;
+    let twilio = twilio(&full.address.to_string(), FROM, Duration::from_secs(1));
     let outcome = text(&twilio, "+390551234567", "T", "B").await;
     assert!(matches!(outcome, Outcome::Down { .. }), "{outcome:?}");
     assert_discreet(&outcome, &["could not be reached before the timeout"]);

@@ -1,6 +1,7 @@
 //! What a device gets: texts, priority, sound and link, and until when.
 
-use campanile_domain::time::{earlier, later};
+use campanile_domain::priority::Priority;
+use campanile_domain::time::{Timestamp, earlier, later};
 
 use super::*;
 
