@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::fcm::{self, FcmRequest, KEY_FILE, PROJECT};
-use super::http::{Reply, Server};
+use super::http::{Replies, Reply, Server};
 
 pub fn told(asked: &FcmRequest) -> Reply {
     Reply::json(200, &json!({"name": format!("projects/{PROJECT}/messages/{}", asked.token())}).to_string())
@@ -29,8 +29,8 @@ pub struct Google {
 }
 
 impl Google {
-    pub async fn start(reply: fn(&FcmRequest) -> Reply) -> Self {
-        let fcm = Server::start_with(fcm::check, reply).await;
+    pub async fn start(reply: impl FnMut(&FcmRequest) -> Reply + Send + 'static) -> Self {
+        let fcm = Server::start_with(fcm::check, Replies::ByRequest(Box::new(reply))).await;
         let tokens = Server::start_with(fcm::check_grant, grant as fn(&Value) -> Reply).await;
         let folder = tempfile::tempdir().unwrap();
         let mut key: Value = serde_json::from_str(KEY_FILE).unwrap();

@@ -1,8 +1,7 @@
 //! Pushes by FCM, from the event to each device: the result of every token is kept, and only the remaining ones are
 //! requested again.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
 
 use campanile_domain::time::Timestamp;
 use campanile_testkit::on_both;
@@ -18,14 +17,15 @@ use crate::support::home::campanile;
 use crate::support::{Backend, Home, reservation, staff};
 
 /// `gone` is unregistered. `busy` is reached at the second request, and by then `leaving` is gone, too.
-fn by_token(asked: &FcmRequest) -> Reply {
-    static BUSY: AtomicUsize = AtomicUsize::new(0);
-    static LEAVING: AtomicUsize = AtomicUsize::new(0);
-    match asked.token() {
-        "leaving" if LEAVING.fetch_add(1, Ordering::SeqCst) == 0 => error(503, "UNAVAILABLE", "UNAVAILABLE"),
-        "gone" | "leaving" => error(404, "NOT_FOUND", "UNREGISTERED"),
-        "busy" if BUSY.fetch_add(1, Ordering::SeqCst) == 0 => error(503, "UNAVAILABLE", "UNAVAILABLE"),
-        _ => told(asked),
+fn by_token() -> impl FnMut(&FcmRequest) -> Reply {
+    let mut known = BTreeSet::new();
+    move |asked| {
+        let is_first = known.insert(asked.token().to_owned());
+        match asked.token() {
+            "leaving" | "busy" if is_first => error(503, "UNAVAILABLE", "UNAVAILABLE"),
+            "gone" | "leaving" => error(404, "NOT_FOUND", "UNREGISTERED"),
+            _ => told(asked),
+        }
     }
 }
 
@@ -57,7 +57,7 @@ fn counts(of: &[(&str, usize)]) -> BTreeMap<String, usize> {
 }
 
 async fn each_device_is_told_once_and_one_that_is_gone_is_never_asked_for_again(backend: Backend) {
-    let google = Google::start(by_token).await;
+    let google = Google::start(by_token()).await;
     let server = serve(backend, &google);
     let components = Answer::to(server.request(Method::GET, "/readyz")).await.body["components"].clone();
     assert_eq!(components["push"], "ok");
@@ -88,7 +88,7 @@ async fn each_device_is_told_once_and_one_that_is_gone_is_never_asked_for_again(
 }
 
 async fn who_was_told_on_one_device_was_told_although_the_other_turns_out_to_be_gone_later(backend: Backend) {
-    let google = Google::start(by_token).await;
+    let google = Google::start(by_token()).await;
     let server = serve(backend, &google);
     server.put("/v1/recipients", anna(&["alive", "leaving"])).await;
     server.emit(&reservation("evt-1")).await;
