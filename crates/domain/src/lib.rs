@@ -10,6 +10,7 @@ pub mod message;
 pub mod people;
 pub mod priority;
 pub mod queue;
+pub mod replay;
 pub mod rules;
 pub mod send;
 pub mod status;

@@ -4,15 +4,16 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
-use campanile_domain::id::{EventId, UserId, UserTypeName};
-use campanile_domain::status::{EventStatus, SendStatus};
-use campanile_domain::template::Text;
+use campanile_domain::id::{EventId, SendKey, UserId, UserTypeName};
+use campanile_domain::priority::{Lane, Priority};
+use campanile_domain::queue::Queue;
+use campanile_domain::replay::{self, RowState, RowText};
 use campanile_domain::time::{Moment, Timestamp};
 use serde::Serialize;
 
 use crate::columns::Columns;
 use crate::send_row::{self, AttemptRow};
-use crate::{Shown, StoreError};
+use crate::{Shown, StoreError, stored};
 
 /// Which dead letters: those where everything that is given is so, behind `after`; at most `limit`.
 #[derive(Debug, Clone, Default)]
@@ -87,13 +88,6 @@ pub struct Replayed {
 /// letter.
 pub type RerenderedTexts = HashMap<i64, Result<RowText, String>>;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RowText {
-    pub text: Text,
-    /// The inbox text where it differs from the channel's.
-    pub inbox: Option<Text>,
-}
-
 #[async_trait]
 pub trait DeadLetterStore {
     /// By age.
@@ -134,140 +128,31 @@ pub(crate) fn listed_dead_letter(row: &impl Columns) -> Result<ListedDeadLetter,
     })
 }
 
-/// What a replay has to know of a letter.
+/// A dead letter, as far as its replay depends on it.
+pub(crate) fn replayable(row: &impl Columns) -> Result<replay::DeadLetter, StoreError> {
+    Ok(replay::DeadLetter {
+        id: row.integer("id")?,
+        stage: row.text("stage")?,
+        event_id: row.maybe_text("event_id")?,
+        recipient: row.maybe_text("recipient_type")?.zip(row.maybe_text("recipient_id")?),
+        channel: row.maybe_text("channel")?,
+    })
+}
+
+/// The outbox row that a dead letter names, as it is now.
 #[derive(Debug)]
-pub(crate) struct StoredDeadLetter {
-    pub id: i64,
-    pub stage: String,
-    pub event_id: Option<String>,
-    pub recipient: Option<(String, String)>,
-    pub channel: Option<String>,
+pub(crate) struct FailedRow {
+    pub key: SendKey,
+    pub queue: Queue,
+    pub lane: Lane,
+    pub state: RowState,
 }
 
-/// What a letter speaks of.
-#[derive(Debug)]
-pub(crate) enum ReplayTarget<'a> {
-    /// An event that could not be fanned out.
-    Event(&'a str),
-    /// An outbox row that was not published or not received.
-    Row(RowKey<'a>),
-    /// An outbox row that had no text.
-    Unrendered(RowKey<'a>),
-    /// A send, by its outbox row.
-    Send(RowKey<'a>),
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RowKey<'a> {
-    pub event_id: &'a str,
-    pub recipient_type: &'a str,
-    pub recipient_id: &'a str,
-    pub channel: &'a str,
-}
-
-/// Why a letter is left alone, in words for the operator.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Skipped(pub String);
-
-pub(crate) const NO_LONGER_STORED: &str = "its event, row or send is no longer stored";
-
-impl StoredDeadLetter {
-    pub fn target(&self) -> Result<ReplayTarget<'_>, Skipped> {
-        let skipped = |why: &str| Err(Skipped(why.to_owned()));
-        let Some(event_id) = self.event_id.as_deref() else {
-            return skipped("it names no known event");
-        };
-        let row = self.recipient.as_ref().zip(self.channel.as_deref()).map(
-            |((recipient_type, recipient_id), channel)| RowKey {
-                event_id,
-                recipient_type,
-                recipient_id,
-                channel,
-            },
-        );
-        match (self.stage.as_str(), row) {
-            ("fan_out", _) if self.recipient.is_none() => Ok(ReplayTarget::Event(event_id)),
-            ("fan_out", Some(row)) => Ok(ReplayTarget::Unrendered(row)),
-            ("publish" | "receive", Some(row)) => Ok(ReplayTarget::Row(row)),
-            ("send", Some(row)) => Ok(ReplayTarget::Send(row)),
-            ("fan_out" | "publish" | "receive" | "send", None) => {
-                skipped("it names no recipient and channel")
-            }
-            (stage, _) => Err(Skipped(format!("unknown stage {stage}"))),
-        }
-    }
-}
-
-/// What a row says from now on, where that could be written.
-pub(crate) fn rerendered_text<'a>(
-    dead_letter: &StoredDeadLetter,
-    rerendered: &'a RerenderedTexts,
-) -> Result<&'a RowText, Skipped> {
-    match rerendered.get(&dead_letter.id) {
-        Some(Ok(text)) => Ok(text),
-        Some(Err(why)) => Err(Skipped(format!("its text still can't be rendered: {why}"))),
-        None => Err(Skipped("its text was not rendered again".to_owned())),
-    }
-}
-
-/// Why an event is not brought back.
-pub(crate) fn event_skipped(status: Option<EventStatus>) -> Skipped {
-    let Some(status) = status else { return Skipped(NO_LONGER_STORED.to_owned()) };
-    Skipped(match status {
-        EventStatus::Pending => "its event is already being processed".to_owned(),
-        EventStatus::Published | EventStatus::Processed | EventStatus::Failed | EventStatus::Cancelled => {
-            format!("its event is {}; an event that was already decided is not replayed", status.as_str())
-        }
+pub(crate) fn failed_row(row: &impl Columns) -> Result<FailedRow, StoreError> {
+    Ok(FailedRow {
+        key: stored::key_of(row)?,
+        queue: Queue::named(row.str("queue")?),
+        lane: row.parsed::<Priority>("priority")?.lane(),
+        state: RowState { status: row.maybe_parsed("status")?, send: row.maybe_parsed("send")? },
     })
-}
-
-/// Why a row is not published again: the status that is stored of it, and the one of its send.
-pub(crate) fn row_skipped(stored: Option<&str>, send: Option<SendStatus>) -> Skipped {
-    Skipped(match (stored, send) {
-        (_, Some(_)) => "its message was already received".to_owned(),
-        (Some(status), None) => format!("its row is {status}"),
-        (None, None) => "its row is already being published".to_owned(),
-    })
-}
-
-/// Why a send is not made again.
-pub(crate) fn send_skipped(status: Option<SendStatus>) -> Skipped {
-    Skipped(match status {
-        Some(status) => format!("its send is {}", status.as_str()),
-        None => NO_LONGER_STORED.to_owned(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn dead_letter(stage: &str, recipient: bool, channel: bool) -> StoredDeadLetter {
-        StoredDeadLetter {
-            id: 1,
-            stage: stage.to_owned(),
-            event_id: Some("a".to_owned()),
-            recipient: recipient.then(|| ("CUSTOMER".to_owned(), "42".to_owned())),
-            channel: channel.then(|| "EMAIL".to_owned()),
-        }
-    }
-
-    #[test]
-    fn an_event_begins_again_only_by_a_dead_letter_of_nobody_in_particular() {
-        assert!(matches!(dead_letter("fan_out", false, false).target(), Ok(ReplayTarget::Event("a"))));
-        assert!(matches!(dead_letter("fan_out", true, true).target(), Ok(ReplayTarget::Unrendered(_))));
-        assert!(dead_letter("fan_out", true, false).target().is_err());
-    }
-
-    #[test]
-    fn a_row_is_found_only_by_its_whole_key() {
-        for stage in ["publish", "receive"] {
-            assert!(matches!(dead_letter(stage, true, true).target(), Ok(ReplayTarget::Row(_))));
-        }
-        assert!(matches!(dead_letter("send", true, true).target(), Ok(ReplayTarget::Send(_))));
-        for stage in ["publish", "receive", "send"] {
-            assert!(dead_letter(stage, true, false).target().is_err());
-            assert!(dead_letter(stage, false, true).target().is_err());
-        }
-    }
 }

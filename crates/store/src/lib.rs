@@ -52,7 +52,7 @@ use tokio::sync::watch;
 pub use audience::{AudienceReader, AudienceStore};
 pub use context::{ContextStore, Contexts};
 pub use dead_letter::{
-    DeadLetterFilter, DeadLetterRow, DeadLetterStore, ListedDeadLetter, Replayed, RerenderedTexts, RowText,
+    DeadLetterFilter, DeadLetterRow, DeadLetterStore, ListedDeadLetter, Replayed, RerenderedTexts,
 };
 pub use error::StoreError;
 pub use event::{Acceptance, EventStore};

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, UserRef};
 use campanile_domain::people::recipient::Recipient;
+use campanile_domain::replay::RowText;
 use campanile_domain::template::Renderer;
 use campanile_store::{
-    DeadLetterFilter, DeadLetterRow, ListedDeadLetter, Replayed, RerenderedTexts, RowText, Store, StoreError,
+    DeadLetterFilter, DeadLetterRow, ListedDeadLetter, Replayed, RerenderedTexts, Store, StoreError,
 };
 
 use crate::Engine;

@@ -9,6 +9,7 @@ use campanile_domain::fan_out::{Cursor, OutboxRow};
 use campanile_domain::id::{EventId, EventSeq, NotificationId, SendKey, UserId, UserTypeName};
 use campanile_domain::priority::Priority::{High, Normal};
 use campanile_domain::queue::Queue;
+use campanile_domain::replay::RowText;
 use campanile_domain::send::{EXHAUSTED, REJECTED, SendState};
 use campanile_domain::status::{EventStatus, OutboxStatus, ProcessedStatus, SendStatus};
 use campanile_domain::template::Text;
@@ -21,7 +22,7 @@ use super::setup::{
 };
 use crate::{
     Chunk, Claim, DeadLetterFilter, DeadLetterRow, FanOutCommit, ListedDeadLetter, Replayed, RerenderedTexts,
-    RowText, Shown,
+    Shown,
 };
 
 const ALL: DeadLetterFilter = DeadLetterFilter {

@@ -1,25 +1,21 @@
-//! Dead letters: listing them, and putting what they speak of back to where it failed.
+//! Lists dead letters, and puts what they name back to where it failed.
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
 use campanile_domain::id::SendKey;
-use campanile_domain::priority::{Lane, Priority};
+use campanile_domain::priority::Lane;
 use campanile_domain::queue::Queue;
-use campanile_domain::status::SendStatus;
+use campanile_domain::replay::{DeadLetter, Replay, RowKey, RowText, Skipped, State, Subject};
+use campanile_domain::status::EventStatus;
+use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
 
 use super::transaction::Transaction;
 use super::{Params, Postgres, outbox, read, statement};
 use crate::columns::Columns;
-use crate::dead_letter::{
-    NO_LONGER_STORED, ReplayTarget, RowKey, Skipped, StoredDeadLetter, event_skipped, listed_dead_letter,
-    rerendered_text, row_skipped, send_skipped,
-};
-use crate::stored;
-use crate::{
-    DeadLetterFilter, DeadLetterStore, ListedDeadLetter, Replayed, RerenderedTexts, RowText, StoreError,
-};
+use crate::dead_letter::{FailedRow, failed_row, listed_dead_letter, replayable};
+use crate::{DeadLetterFilter, DeadLetterStore, ListedDeadLetter, Replayed, RerenderedTexts, StoreError};
 
 #[async_trait]
 impl DeadLetterStore for Postgres {
@@ -37,8 +33,8 @@ impl DeadLetterStore for Postgres {
         let transaction = self.begin().await?;
         // Two operators at once would both find the same letters.
         transaction.query(statement::LOCK_REPLAY, &[]).await?;
-        let dead_letters: Vec<StoredDeadLetter> =
-            matching(&transaction, &filter).await?.iter().map(dead_letter).collect::<Result<_, _>>()?;
+        let dead_letters: Vec<DeadLetter> =
+            matching(&transaction, &filter).await?.iter().map(replayable).collect::<Result<_, _>>()?;
         let replayed = replay(&transaction, &dead_letters, &rerendered, filter.limit).await?;
         transaction.commit().await?;
         Ok(replayed)
@@ -59,23 +55,12 @@ async fn matching(transaction: &Transaction, filter: &DeadLetterFilter) -> Resul
     }
 }
 
-fn dead_letter(row: &Row) -> Result<StoredDeadLetter, StoreError> {
-    let recipient_type: Option<String> = read::get(row, "recipient_type")?;
-    Ok(StoredDeadLetter {
-        id: read::get(row, "id")?,
-        stage: read::get(row, "stage")?,
-        event_id: read::get(row, "event_id")?,
-        recipient: recipient_type.zip(read::get(row, "recipient_id")?),
-        channel: read::get(row, "channel")?,
-    })
-}
-
 /// Rows that wait for a chunk, by queue and lane.
 type Waiting = HashMap<(Queue, Lane), Vec<SendKey>>;
 
 async fn replay(
     transaction: &Transaction,
-    dead_letters: &[StoredDeadLetter],
+    dead_letters: &[DeadLetter],
     rerendered: &RerenderedTexts,
     limit: usize,
 ) -> Result<Replayed, StoreError> {
@@ -101,116 +86,86 @@ async fn replay(
     Ok(result)
 }
 
-type Outcome = Result<(), Skipped>;
-
 async fn replay_dead_letter(
     transaction: &Transaction,
-    dead_letter: &StoredDeadLetter,
+    dead_letter: &DeadLetter,
     rerendered: &RerenderedTexts,
     waiting: &mut Waiting,
-) -> Result<Outcome, StoreError> {
-    let no_longer_stored = || Ok(Err(Skipped(NO_LONGER_STORED.to_owned())));
-    match dead_letter.target() {
-        Err(skipped) => Ok(Err(skipped)),
-        Ok(ReplayTarget::Event(event_id)) => replay_event(transaction, event_id).await,
-        Ok(ReplayTarget::Row(row)) => match FailedRow::find(transaction, row).await? {
-            Some(found) => replay_row(transaction, row.event_id, found, waiting).await,
-            None => no_longer_stored(),
-        },
-        Ok(ReplayTarget::Unrendered(row)) => {
-            match (FailedRow::find(transaction, row).await?, rerendered_text(dead_letter, rerendered)) {
-                (Some(found), Ok(text)) => {
-                    found.update_text(transaction, text).await?;
-                    replay_row(transaction, row.event_id, found, waiting).await
-                }
-                (Some(_), Err(skipped)) => Ok(Err(skipped)),
-                (None, _) => no_longer_stored(),
-            }
+) -> Result<Result<(), Skipped>, StoreError> {
+    let subject = match dead_letter.subject() {
+        Ok(subject) => subject,
+        Err(skipped) => return Ok(Err(skipped)),
+    };
+    let (state, row) = match subject {
+        Subject::Event(event_id) => (State::Event(event_status(transaction, event_id).await?), None),
+        Subject::Row(key) => {
+            let row = find_row(transaction, key).await?;
+            (State::Row(row.as_ref().map(|row| row.state)), row)
         }
-        Ok(ReplayTarget::Send(row)) => match FailedRow::find(transaction, row).await? {
-            Some(found) => replay_send(transaction, &found).await,
-            None => no_longer_stored(),
-        },
-    }
+    };
+    let replay = match dead_letter.replay(state, rerendered.get(&dead_letter.id)) {
+        Ok(replay) => replay,
+        Err(skipped) => return Ok(Err(skipped)),
+    };
+    let event_id = subject.event_id();
+    let is_put_back = match (replay, row) {
+        (Replay::Event, _) => transaction.execute(statement::REPLAY_EVENT, &[&event_id]).await? > 0,
+        (Replay::Row { text }, Some(row)) => {
+            if let Some(text) = text {
+                update_text(transaction, row.key, text).await?;
+            }
+            publish_again(transaction, event_id, row, waiting).await?
+        }
+        (Replay::Send, Some(row)) => send_again(transaction, &row).await?,
+        (Replay::Row { .. } | Replay::Send, None) => false,
+    };
+    Ok(if is_put_back { Ok(()) } else { Err(Skipped::raced()) })
 }
 
-async fn replay_event(transaction: &Transaction, event_id: &str) -> Result<Outcome, StoreError> {
-    if transaction.execute(statement::REPLAY_EVENT, &[&event_id]).await? > 0 {
-        return Ok(Ok(()));
-    }
+async fn event_status(transaction: &Transaction, event_id: &str) -> Result<Option<EventStatus>, StoreError> {
     let rows = transaction.query(statement::EVENT_STATUS, &[&event_id]).await?;
-    let status = rows.first().map(|row| row.parsed("status")).transpose()?;
-    Ok(Err(event_skipped(status)))
+    rows.first().map(|row| row.parsed("status")).transpose()
 }
 
-/// The row that a letter speaks of, as it is now.
-struct FailedRow {
-    key: SendKey,
-    queue: Queue,
-    lane: Lane,
-    status: Option<String>,
-    send: Option<SendStatus>,
+async fn find_row(transaction: &Transaction, key: RowKey<'_>) -> Result<Option<FailedRow>, StoreError> {
+    let params: Params = &[&key.event_id, &key.recipient_type, &key.recipient_id, &key.channel];
+    let rows = transaction.query(statement::DEAD_LETTER_ROW, params).await?;
+    rows.first().map(failed_row).transpose()
 }
 
-impl FailedRow {
-    async fn find(transaction: &Transaction, of: RowKey<'_>) -> Result<Option<Self>, StoreError> {
-        let params: Params = &[&of.event_id, &of.recipient_type, &of.recipient_id, &of.channel];
-        let rows = transaction.query(statement::DEAD_LETTER_ROW, params).await?;
-        let found = |row: &Row| {
-            Ok(FailedRow {
-                key: stored::key_of(row)?,
-                queue: Queue::named(row.str("queue")?),
-                lane: row.parsed::<Priority>("priority")?.lane(),
-                status: read::get(row, "status")?,
-                send: row.maybe_parsed("send")?,
-            })
-        };
-        rows.first().map(found).transpose()
-    }
-
-    async fn update_text(&self, transaction: &Transaction, text: &RowText) -> Result<(), StoreError> {
-        let RowText { text, inbox } = text;
-        let inbox = inbox.as_ref();
-        let params: Params = &[
-            &self.key.notification_id.0,
-            &self.key.channel.as_str(),
-            &text.title,
-            &text.body,
-            &inbox.map(|inbox| inbox.title.as_str()),
-            &inbox.map(|inbox| inbox.body.as_str()),
-        ];
-        transaction.execute(statement::UPDATE_ROW_TEXT, params).await.map(drop)
-    }
-
-    /// Answers whether the statement found the row in the state that it leaves.
-    async fn change(&self, transaction: &Transaction, sql: &str) -> Result<bool, StoreError> {
-        let params: Params = &[&self.key.notification_id.0, &self.key.channel.as_str()];
-        Ok(transaction.execute(sql, params).await? > 0)
-    }
+async fn update_text(transaction: &Transaction, key: SendKey, text: &RowText) -> Result<(), StoreError> {
+    let RowText { text, inbox } = text;
+    let inbox = inbox.as_ref();
+    let params: Params = &[
+        &key.notification_id.0,
+        &key.channel.as_str(),
+        &text.title,
+        &text.body,
+        &inbox.map(|inbox| inbox.title.as_str()),
+        &inbox.map(|inbox| inbox.body.as_str()),
+    ];
+    transaction.execute(statement::UPDATE_ROW_TEXT, params).await.map(drop)
 }
 
-async fn replay_row(
+async fn publish_again(
     transaction: &Transaction,
     event_id: &str,
     row: FailedRow,
     waiting: &mut Waiting,
-) -> Result<Outcome, StoreError> {
-    if !row.change(transaction, statement::REPLAY_ROW).await? {
-        return Ok(Err(row_skipped(row.status.as_deref(), row.send)));
+) -> Result<bool, StoreError> {
+    if !change(transaction, statement::REPLAY_ROW, row.key).await? {
+        return Ok(false);
     }
     transaction.execute(statement::REOPEN_EVENT, &[&event_id]).await?;
     waiting.entry((row.queue, row.lane)).or_default().push(row.key);
-    Ok(Ok(()))
+    Ok(true)
 }
 
-async fn replay_send(transaction: &Transaction, row: &FailedRow) -> Result<Outcome, StoreError> {
-    if !row.change(transaction, statement::REPLAY_SEND).await? {
-        return Ok(Err(send_skipped(row.send)));
+async fn send_again(transaction: &Transaction, row: &FailedRow) -> Result<bool, StoreError> {
+    if !change(transaction, statement::REPLAY_SEND, row.key).await? {
+        return Ok(false);
     }
-    let now = read::get::<campanile_domain::time::Timestamp>(
-        read::only_row(&transaction.query(statement::NOW, &[]).await?)?,
-        "now",
-    )?;
+    let now: Timestamp = read::get(read::only_row(&transaction.query(statement::NOW, &[]).await?)?, "now")?;
     let params: Params = &[
         &vec![row.key.channel.as_str()],
         &vec![row.lane.number()],
@@ -218,5 +173,11 @@ async fn replay_send(transaction: &Transaction, row: &FailedRow) -> Result<Outco
         &vec![row.key.notification_id.0],
     ];
     transaction.execute(statement::INSERT_DUE, params).await?;
-    Ok(Ok(()))
+    Ok(true)
+}
+
+/// Answers whether the statement found the row in the state that it leaves.
+async fn change(transaction: &Transaction, sql: &str, key: SendKey) -> Result<bool, StoreError> {
+    let params: Params = &[&key.notification_id.0, &key.channel.as_str()];
+    Ok(transaction.execute(sql, params).await? > 0)
 }
