@@ -69,6 +69,8 @@ pub async fn a_trace_tells_what_happened(fixture: &Fixture) {
     assert_eq!(trace.event.row.aggregate_type, "ORDER");
     assert_eq!(trace.event.row.aggregate_id, "7");
     assert_eq!(trace.event.payload, json!({ "total": 12 }));
+    let stored = trace.event.event.expect("it can be decided again");
+    assert_eq!((stored.event_id, stored.payload), (event_id("a"), event("a").payload));
     assert_eq!(trace.processed.expect("the event was decided").status, ProcessedStatus::Success);
     assert_eq!(column(&trace.outbox, |row| row.channel.clone()), [Email, Websocket]);
     assert_eq!(trace.outbox[0].title, "EMAIL title");
