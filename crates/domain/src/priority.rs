@@ -56,6 +56,15 @@ impl Lane {
         }
     }
 
+    /// The priority of what waits in this lane.
+    pub fn priority(self) -> Priority {
+        match self {
+            Lane::High => Priority::High,
+            Lane::Normal => Priority::Normal,
+            Lane::Low => Priority::Low,
+        }
+    }
+
     /// Reads the number back. A number of no lane is read as the least urgent, so that nothing is left behind.
     pub fn from_number(number: i16) -> Self {
         Lane::ALL.into_iter().find(|lane| lane.number() == number).unwrap_or(Lane::Low)
@@ -84,6 +93,7 @@ mod tests {
         assert!(Lane::High < Lane::Normal && Lane::Normal < Lane::Low);
         for lane in Lane::ALL {
             assert_eq!(Lane::from_number(lane.number()), lane);
+            assert_eq!(lane.priority().lane(), lane);
         }
         assert_eq!(Lane::from_number(7), Lane::Low);
     }

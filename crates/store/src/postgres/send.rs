@@ -1,12 +1,12 @@
 //! From a received message to a claimed send. What became of the attempt is in `settle`.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, NotificationId, SendKey, UserRef};
+use campanile_domain::message::MAX_PAYLOAD_BYTES;
 use campanile_domain::priority::Lane;
 use campanile_domain::send::{AddressClaim, ON_RECEIPT_PROVIDER};
 use campanile_domain::time::Timestamp;
@@ -26,10 +26,6 @@ use crate::{
     SendStore, Settled, Settlement, StoreError,
 };
 
-/// The same, of messages that somebody may have received before.
-static RECEIVE_RACED: LazyLock<String> =
-    LazyLock::new(|| statement::RECEIVE.replace("/*again: ", "").replace(" */", ""));
-
 #[async_trait]
 impl SendStore for Postgres {
     async fn receive(
@@ -41,14 +37,14 @@ impl SendStore for Postgres {
         let message_columns = MessageColumns::new(&keys, instance, lease);
         let params = &message_columns.params()[..];
         let transaction = self.begin().await?;
-        let receive = transaction.prepare_cached(statement::RECEIVE).await?;
+        let receive = transaction.prepare_cached(statement::RECEIVE_NEW).await?;
         let (transaction, rows) = match transaction.client().query(&receive, params).await {
             Ok(rows) => (transaction, rows),
             // Some of them were received before, or are just being received by somebody else.
             Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
                 drop(transaction);
                 let transaction = self.begin().await?;
-                let rows = transaction.query(&RECEIVE_RACED, params).await?;
+                let rows = transaction.query(statement::RECEIVE, params).await?;
                 (transaction, rows)
             }
             Err(error) => return Err(failed(&transaction, error)),
@@ -188,7 +184,7 @@ impl SendStore for Postgres {
     }
 }
 
-/// A batch of messages in columns, as `receive` and `receive_send` take them.
+/// A batch of messages in columns, as `receive_new` and `receive` take them.
 struct MessageColumns<'a> {
     ids: Vec<Uuid>,
     channels: Vec<&'static str>,
@@ -197,6 +193,9 @@ struct MessageColumns<'a> {
     published_by: Vec<Option<i32>>,
     instance: &'a Instance,
     lease_seconds: f64,
+    /// In the order of their lanes.
+    priorities: Vec<&'static str>,
+    max_payload_bytes: i32,
 }
 
 impl<'a> MessageColumns<'a> {
@@ -210,10 +209,12 @@ impl<'a> MessageColumns<'a> {
             published_by: keys.iter().map(|key| key.published.map(|stamp| stamp.by.0)).collect(),
             instance,
             lease_seconds: lease.as_secs_f64(),
+            priorities: Lane::ALL.map(|lane| lane.priority().as_str()).to_vec(),
+            max_payload_bytes: i32::try_from(MAX_PAYLOAD_BYTES).unwrap_or(i32::MAX),
         }
     }
 
-    fn params(&self) -> [&(dyn ToSql + Sync); 9] {
+    fn params(&self) -> [&(dyn ToSql + Sync); 11] {
         let Instance { id, name } = self.instance;
         [
             &self.ids,
@@ -225,7 +226,15 @@ impl<'a> MessageColumns<'a> {
             &self.published_at,
             &self.published_by,
             &ON_RECEIPT_PROVIDER,
+            &self.priorities,
+            &self.max_payload_bytes,
         ]
+    }
+
+    /// Without the payload, which `receive_send` does not write.
+    fn params_of_sends(&self) -> [&(dyn ToSql + Sync); 10] {
+        let [params @ .., _] = self.params();
+        params
     }
 }
 
@@ -288,7 +297,7 @@ async fn retry_raced(
     }
     let message_columns = MessageColumns::new(keys, instance, lease);
     let [sends, rows] = prepare(transaction, [statement::RECEIVE_SEND, statement::RECEIVE_ROW]).await?;
-    let (client, with_claims) = (transaction.client(), message_columns.params());
+    let (client, with_claims) = (transaction.client(), message_columns.params_of_sends());
     let keys: Params = &[&message_columns.ids, &message_columns.channels];
     let (inserted, rows) = tokio::try_join!(
         biased;

@@ -51,6 +51,7 @@ statements! {
     NEXT_DUE = "send/next_due";
     RECORD_RECEIPT = "send/record_receipt";
     RECEIVE = "send/receive";
+    RECEIVE_NEW = "send/receive_new";
     RECEIVE_ROW = "send/receive_row";
     RECEIVE_SEND = "send/receive_send";
     RENEW_CLAIM = "send/renew_claim";

@@ -259,8 +259,10 @@ impl ReceiveBatch<'_, '_> {
         let (session, now, key) = (self.session, self.now, received.key);
         let (id, channel) = (key.notification_id.to_string(), key.channel.as_str());
         let known = last.filter(|(notification_id, _)| *notification_id == key.notification_id);
-        let params =
-            named_params! { ":notification_id": id, ":channel": channel, ":with_inbox": known.is_none() };
+        let params = named_params! {
+            ":notification_id": id, ":channel": channel, ":with_inbox": known.is_none(),
+            ":max_payload_bytes": MAX_PAYLOAD_BYTES,
+        };
         let found = session.first(statement::RECEIVE_ROW, params, |row| {
             let row = InOrder::new(row);
             let job = stored::job(&row, self.claim)?;
@@ -346,6 +348,7 @@ fn write_notification(
     job: &SendJob,
     row: &InOrder,
 ) -> Result<bool, StoreError> {
+    let priority = Lane::from_number(row.integer("lane")?).priority();
     let written = session.change(
         statement::RECEIVE_NOTIFICATION,
         named_params! {
@@ -354,7 +357,7 @@ fn write_notification(
             ":user_id": job.user.user_id.as_str(), ":entity_type": row.param("entity_type")?,
             ":entity_id": row.param("entity_id")?, ":title": row.param("inbox_title")?,
             ":body": row.param("inbox_body")?, ":properties": row.param("properties")?,
-            ":priority": row.param("event_priority")?, ":shared_read": row.param("shared_read")?, ":now": now,
+            ":priority": priority.as_str(), ":shared_read": row.param("shared_read")?, ":now": now,
         },
     )?;
     Ok(written > 0)

@@ -1,12 +1,13 @@
--- A batch of messages: the outbox rows that they speak of, what users will see in the inbox, once per event and user,
--- and their sends. $3 is the status that each send is born with; one claim guards those that this instance may attempt
--- at once. A key that no row has is not answered. At first it is taken for granted that nobody has received any
--- of these before, so that no key is searched twice; where that is wrong, nothing is written, and the same is said with
--- what stands behind "again". One that is answered as neither fresh nor done with has its notification from somebody
--- else, who was not to be seen yet: `receive_send` looks again. Primary keys and notification_recipient, in key order,
--- so that two batches do not wait for each other in a circle. What was read or written here is looked up by hashed
--- subplans, since joins go by nested loops. A claimed send has room for what its settlement writes (attempted_at,
--- settled_by), so that the new version fits into its page.
+-- Receives a batch of messages. Reads the outbox rows that they refer to. Writes the notifications that users see in
+-- the inbox, once per event and user, and their sends. $3 is the status that each send starts with. One claim guards
+-- the sends that this instance may attempt at once. A key without a row is not returned. A message that is returned as
+-- neither receivable nor inserted has a notification from another transaction, which was not visible yet;
+-- `receive_send` receives it. $10 has the priorities in the order of their lanes, $11 the largest payload that is kept.
+--
+-- One statement instead of three, with batches that gather: PostgreSQL 95 → 65 µs a row (decision 0024). Uses primary
+-- keys and notification_recipient, in key order, so that two batches do not deadlock. Rows that were read or written
+-- here are looked up by hashed subplans, because joins use nested loops. A claimed send reserves room for what its
+-- settlement writes (attempted_at, settled_by), so that the new version fits into its page.
 WITH message AS MATERIALIZED (
     SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id,
            o.recipient_address, o.title, o.body, o.priority, o.status IS NULL AS open, k.born, o.inbox_title,
@@ -23,12 +24,12 @@ inbox AS (
            notification_id, event_id, event_type, recipient_type, recipient_id, entity_type, entity_id,
            coalesce(inbox_title, title), coalesce(inbox_body, body),
            json_build_object('audience', audience, 'aggregate_type', aggregate_type, 'aggregate_id', aggregate_id,
-                             'payload', CASE WHEN octet_length(payload::text) <= 4096 THEN payload END),
-           CASE lane WHEN 0 THEN 'HIGH' WHEN 1 THEN 'NORMAL' ELSE 'LOW' END, shared_read, campanile.now()
+                             'payload', CASE WHEN octet_length(payload::text) <= $11 THEN payload END),
+           ($10::text[])[lane + 1], shared_read, campanile.now()
     FROM message m
     WHERE open AND NOT EXISTS (SELECT FROM campanile.notification n WHERE n.id = m.notification_id)
     ORDER BY notification_id, channel
-    /*again: ON CONFLICT DO NOTHING */
+    ON CONFLICT DO NOTHING
     RETURNING id),
 receivable AS MATERIALIZED (
     SELECT notification_id, channel, recipient_address, priority, published_at, published_by, born AS status
@@ -42,9 +43,9 @@ claimed AS (
     HAVING count(*) > 0
     RETURNING id),
 waiting AS (
-    -- A place in the queue of a send that somebody else has just made is harmless: who takes it finds the send not due.
+    -- An entry for a send that another transaction has just inserted is harmless: whoever claims it finds no due send.
     INSERT INTO campanile.send_due (channel, lane, due_at, notification_id)
-    SELECT channel, CASE priority WHEN 'HIGH' THEN 0 WHEN 'NORMAL' THEN 1 ELSE 2 END, campanile.now(), notification_id
+    SELECT channel, array_position($10::text[], priority) - 1, campanile.now(), notification_id
     FROM receivable f
     WHERE status = 'DUE'
       AND NOT EXISTS (SELECT FROM campanile.send s WHERE s.notification_id = f.notification_id
@@ -63,7 +64,7 @@ inserted AS (
            CASE WHEN status <> 'DUE' THEN $6::int END
     FROM receivable
     ORDER BY notification_id, channel
-    /*again: ON CONFLICT (notification_id, channel) DO NOTHING */
+    ON CONFLICT (notification_id, channel) DO NOTHING
     RETURNING notification_id, channel)
 SELECT notification_id, channel, event_id, event_type, recipient_type, recipient_id, recipient_address, title, body,
        priority, 0 AS attempt_count, created_at, open,

@@ -1,6 +1,6 @@
--- Looks again at what `receive` could not: sends whose notification somebody else had just written. $3 is the status
--- that each is born with; a redelivered message finds its send there. One claim guards those that this instance may
--- attempt at once. What is answered is new. Primary keys, in their order.
+-- Inserts the sends that `receive` could not insert, because another transaction had just written their notification.
+-- $3 is the status that each send starts with. If a message is redelivered, its send exists already. One claim guards
+-- the sends that this instance may attempt at once. Returns only new sends. Uses primary keys, in their order.
 WITH receivable AS (
     SELECT o.notification_id, o.channel, o.recipient_address, o.priority, k.published_at, k.published_by,
            k.born AS status
@@ -17,9 +17,9 @@ claimed AS (
     HAVING count(*) > 0
     RETURNING id),
 waiting AS (
-    -- A place in the queue of a send that somebody else has just made is harmless: who takes it finds the send not due.
+    -- An entry for a send that another transaction has just inserted is harmless: whoever claims it finds no due send.
     INSERT INTO campanile.send_due (channel, lane, due_at, notification_id)
-    SELECT channel, CASE priority WHEN 'HIGH' THEN 0 WHEN 'NORMAL' THEN 1 ELSE 2 END, campanile.now(), notification_id
+    SELECT channel, array_position($10::text[], priority) - 1, campanile.now(), notification_id
     FROM receivable WHERE status = 'DUE'
     ON CONFLICT DO NOTHING)
 INSERT INTO campanile.send (notification_id, channel, recipient_address, status, attempt_count, lease, provider,
