@@ -11,7 +11,7 @@ const SQLITE: &str = "crates/store/src/sqlite/";
 const POSTGRES: &str = "crates/store/src/postgres/";
 
 /// Statements without a twin, with the reason.
-const ALONE: [(&str, &str); 21] = [
+const ALONE: [(&str, &str); 22] = [
     (
         "sql/send/expire_leases.sql",
         "one engine owns a SQLite file, so at its start nobody else holds a lease",
@@ -31,6 +31,7 @@ const ALONE: [(&str, &str); 21] = [
     ("sql/fan_out/insert_new_processed.sql", "SQLite searches a key once either way"),
     ("sql/send/notification_of.sql", "PostgreSQL asks in the statement that receives"),
     ("sql/send/receive.sql", "SQLite has a statement for each table and row"),
+    ("sql/send/receive_new.sql", "SQLite has a statement for each table and row"),
     ("sql/send/receive_notification.sql", "PostgreSQL writes it in the statement that receives"),
     ("sql/send/start_send.sql", "PostgreSQL starts in the statement that takes"),
     ("sql/send/send_job.sql", "PostgreSQL starts in the statement that takes"),

@@ -181,6 +181,8 @@ fn send_again(session: &Session, now: &str, row: &FailedRow) -> Result<bool, Sto
 
 /// Answers whether the statement found the row in the state that it leaves.
 fn change(session: &Session, sql: &str, key: SendKey) -> Result<bool, StoreError> {
-    let params = named_params! { ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str() };
+    let params = named_params! {
+        ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(),
+    };
     Ok(session.change(sql, params)? > 0)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, NotificationId, SendKey, UserRef};
+use campanile_domain::message::MAX_PAYLOAD_BYTES;
 use campanile_domain::priority::Lane;
 use campanile_domain::send::{AddressClaim, ON_RECEIPT_PROVIDER};
 use campanile_domain::status::SendStatus;
@@ -348,7 +349,6 @@ fn write_notification(
     job: &SendJob,
     row: &InOrder,
 ) -> Result<bool, StoreError> {
-    let priority = Lane::from_number(row.integer("lane")?).priority();
     let written = session.change(
         statement::RECEIVE_NOTIFICATION,
         named_params! {
@@ -357,7 +357,8 @@ fn write_notification(
             ":user_id": job.user.user_id.as_str(), ":entity_type": row.param("entity_type")?,
             ":entity_id": row.param("entity_id")?, ":title": row.param("inbox_title")?,
             ":body": row.param("inbox_body")?, ":properties": row.param("properties")?,
-            ":priority": priority.as_str(), ":shared_read": row.param("shared_read")?, ":now": now,
+            ":priority": Lane::from_number(row.integer("lane")?).priority().as_str(),
+            ":shared_read": row.param("shared_read")?, ":now": now,
         },
     )?;
     Ok(written > 0)
