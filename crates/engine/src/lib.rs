@@ -1,9 +1,9 @@
-//! The engine: the stages that an event passes, and the tasks that run them on one instance.
+//! The engine: the stages that an event passes through, and the tasks that run them on one instance.
 //!
-//! `pipeline/` holds the stages in the order in which an event passes them. `recovery/` takes over what a dead instance
-//! left, `signals/` wakes stages early, `telemetry/` holds the metrics, and `rule_cache` keeps the rules in memory.
-//! Databases, brokers and providers are reached through traits of their crates; HTTP and configuration files belong to
-//! the server.
+//! `pipeline/` holds the stages in the order in which an event passes through them. `operate/` holds what operators
+//! read and do. `recovery/` takes over the work of dead instances, `signals/` wakes stages early, `telemetry/` holds
+//! the metrics, and `rule_cache` keeps the rules in memory. Databases, brokers and providers are accessed through the
+//! traits of their crates. HTTP and configuration files belong to the server.
 
 mod backoff;
 mod blocking;

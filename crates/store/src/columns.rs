@@ -1,5 +1,5 @@
-//! Reads a row by the names of its columns, in the same way from either database. A mapping that is written over
-//! [`Columns`] stands once for both. A value that does not fit its column is an error that names the column.
+//! Reads the columns of a row by name, in the same way for both databases. A mapping that is written against
+//! [`Columns`] works for both. A value that does not fit its column causes an error that names the column.
 
 use std::borrow::Cow;
 use std::str::FromStr;

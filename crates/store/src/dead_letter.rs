@@ -1,4 +1,4 @@
-//! What nobody tries again by itself: looking at it, and sending it on its way again.
+//! Dead letters: events, rows and sends that are not retried automatically. Lists and replays them.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The findings of `doctor` about a database, made from numbers that both databases read in their own way.
+//! Derives the findings of `doctor` from figures that each back end reads in its own way.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Claiming events, and committing what was decided about them. Nothing between claim and commit waits for anything but
-//! the database. What a step makes of its event is decided in `campanile_domain::event::transition`.
+//! Claims events, and commits what was decided about them. Between claim and commit, the code waits only for the
+//! database. `campanile_domain::event::transition` decides the next state of an event after a step.
 
 use std::sync::Arc;
 use std::time::Duration;

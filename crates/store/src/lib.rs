@@ -1,7 +1,7 @@
-//! The only crate that knows databases. A file per noun has its trait, its types and what both databases share; a
-//! folder per database implements the traits; one conformance suite runs against both.
+//! The only crate that accesses databases. Each file covers one concept, with its trait, its types and the code that
+//! both databases share. One folder per database implements the traits, and one conformance suite runs against both.
 //!
-//! Decisions are made in the domain. Only SQL may differ between databases.
+//! Decisions are made in the domain crate. Only SQL may differ between databases.
 
 /// Declares every statement of a database, each from the `.sql` file of its name. Tests use the list to prepare each
 /// statement and to check its plan.

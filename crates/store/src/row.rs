@@ -1,5 +1,5 @@
-//! The rows that operators write, by the names of their tables. One description per table gives put, get and delete in
-//! either dialect.
+//! Access to the tables that operators write, by table name. One description per table provides put, get and delete in
+//! both SQL dialects.
 
 use async_trait::async_trait;
 use campanile_domain::people::recipient::{Entity, Recipient};

@@ -1,4 +1,4 @@
-//! From a received message to a settled send: the claims, leases and fences of delivery.
+//! The life of a send, from the received message to the settled send: its claims, leases and fencing.
 
 use std::sync::Arc;
 use std::time::Duration;

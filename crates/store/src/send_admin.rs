@@ -1,5 +1,5 @@
-//! Sends as an operator sees them, and what a person decides about one in doubt. Sends are found by walking an order
-//! that the database has anyway, and what does not match is passed over: each page looks at a bounded number of them.
+//! Lists sends for operators, and resolves sends in doubt by their decisions. A list walks an order that the database
+//! has anyway, and skips sends that do not match. Each page looks at a bounded number of sends.
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;

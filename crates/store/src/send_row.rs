@@ -1,4 +1,4 @@
-//! Sends as they are read: in lists, and in the trace of their event with every attempt.
+//! Sends as lists and traces show them, with their attempts.
 
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, NotificationId, SendKey, UserId, UserRef, UserTypeName};

@@ -1,4 +1,5 @@
-//! Stored values that are only shown. One that somebody damaged by hand must not hide its row, nor the rows beside it.
+//! Stored values that are only shown. A value that was damaged by hand must hide neither its row nor the rows beside
+//! it.
 
 use campanile_domain::time::{self, Moment, Timestamp};
 use serde::de::DeserializeOwned;

@@ -1,4 +1,4 @@
-//! Which instance did a stage, and when, as a trace shows it.
+//! The stages of a trace: which instance did each, and when.
 
 use campanile_domain::status::ProcessedStatus;
 use campanile_domain::time::Moment;

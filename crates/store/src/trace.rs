@@ -1,4 +1,4 @@
-//! Reading what happened: the trace of one event, the list of events, and what was captured.
+//! Reads what happened to events: the trace of one event, the list of events, and captured messages.
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;

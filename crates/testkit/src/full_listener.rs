@@ -1,4 +1,4 @@
-//! A server that neither accepts nor refuses connections.
+//! A server that leaves every connection unanswered: it neither accepts nor refuses.
 
 use std::net::SocketAddr;
 use std::time::Duration;

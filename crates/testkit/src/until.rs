@@ -1,4 +1,4 @@
-//! Waiting for what happens in other tasks or processes, without a guess how long it takes.
+//! Waits for conditions in other tasks or processes, without guessing how long they take.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};

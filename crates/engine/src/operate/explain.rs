@@ -1,5 +1,5 @@
-//! Explains decisions without writing anything: whom an event would reach by the current rules, and what they decide
-//! for one user of a stored event.
+//! Explains decisions without writing anything. It shows which users an event would reach under the current rules, and
+//! what these rules decide for one user of a stored event.
 
 use campanile_domain::event::{Event, Failure, NewEvent};
 use campanile_domain::fan_out::{End, Page, Summary};

@@ -1,5 +1,5 @@
-//! What operators read and do. HTTP handlers call these verbs and never the store, so that access checks, audit and
-//! telemetry have one place.
+//! The queries and commands for operators. HTTP handlers call these functions and never the store, so that access
+//! checks, auditing and telemetry are in one place.
 
 mod explain;
 mod health;

@@ -1,5 +1,5 @@
-//! Dead letters sent on their way again. The store puts back what failed; here is written anew what could not be
-//! written when its event was decided, by the templates of now.
+//! Replays dead letters. The store puts back what failed. If a text could not be rendered when its event was decided,
+//! this module renders it with the current templates.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};

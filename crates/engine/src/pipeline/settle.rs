@@ -1,5 +1,5 @@
-//! Writes the outcomes of attempts as next states of their sends, in batches, each fenced by its claim. Recovery
-//! settles the sends of a dead instance here, too.
+//! Writes the outcome of each attempt as the next state of its send, in batches. Each write is fenced by its claim.
+//! Recovery also uses this module to settle the sends of dead instances.
 
 use std::sync::Arc;
 use std::time::Duration;

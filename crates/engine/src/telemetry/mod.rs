@@ -1,8 +1,8 @@
 //! Every metric of an instance: its name, its labels, and its meaning. `docs/guides/alerts.yml` says which values need
 //! attention.
 //!
-//! A counter exists from the start, at zero, so that an alert on its increase sees the first time, too. A gauge exists
-//! only on the instance that measures it, and only once it was measured: zero would look healthy.
+//! A counter exists from the start, at zero, so that an alert on its increase also sees the first increment. A gauge
+//! exists only on the instance that measures it, and only after the first measurement: zero would look healthy.
 
 pub mod latency;
 pub mod queue_age;

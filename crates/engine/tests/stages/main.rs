@@ -1,4 +1,4 @@
-//! The stages of the engine, with scripted providers.
+//! Tests the stages of the engine on both databases, with scripted providers.
 
 mod answers;
 mod fan_out;

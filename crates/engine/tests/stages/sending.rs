@@ -1,4 +1,4 @@
-//! Attempts: retries, doubts, leases and fences, with scripted providers.
+//! Tests attempts: retries, doubts, leases and fences.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How events enter, and how they fail.
+//! Checks how events are accepted, and how their failures are recorded.
 
 use campanile_domain::channel::Channel::Email;
 use campanile_domain::event::transition::Step;

@@ -1,4 +1,4 @@
-//! Sends of several addresses: what became of each, which are left, and which are dead.
+//! Checks sends with several addresses: the outcome of each address, which addresses are left, and which are dead.
 
 use campanile_domain::channel::Channel::{Email, Push};
 use campanile_domain::fan_out::OutboxRow;

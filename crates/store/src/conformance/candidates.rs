@@ -1,4 +1,4 @@
-//! Whom an event concerns: pages of recipients in their order, with what decides about them.
+//! Checks pages of recipients that an event may reach: their order, and the data that decides what they get.
 
 use campanile_domain::channel::{Channel, PerChannel};
 use campanile_domain::fan_out::{Page, Position};

@@ -1,4 +1,4 @@
-//! Which events are claimed, and in which order.
+//! Checks which events are claimed, and in which order.
 
 use campanile_domain::channel::Channel;
 use campanile_domain::event::NewEvent;

@@ -1,4 +1,4 @@
-//! When an event is over.
+//! Checks when an event is closed.
 
 use campanile_domain::channel::Channel::{Email, Sms, Websocket};
 use campanile_domain::event::Failure;

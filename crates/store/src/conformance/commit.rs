@@ -1,4 +1,4 @@
-//! What becomes of events when a fan-out commits.
+//! Checks the state of events after a fan-out commits.
 
 use campanile_domain::channel::Channel::{Email, Push, Sms};
 use campanile_domain::event::Failure;

@@ -1,4 +1,4 @@
-//! Looking at dead letters, and putting what they speak of back to where it failed.
+//! Checks that dead letters are listed, and that a replay puts the failed event, row or send back to where it failed.
 
 use std::time::Duration;
 

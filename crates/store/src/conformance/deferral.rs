@@ -1,4 +1,4 @@
-//! Sends that were deferred, and those whose provider did not answer: what is kept of it, and who forgets it.
+//! Checks deferred sends, and sends whose provider did not answer: which records are kept, and which step clears them.
 
 use std::time::Duration;
 

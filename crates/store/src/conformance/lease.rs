@@ -1,4 +1,4 @@
-//! Claims of sends: who may send what, until when, and who takes over.
+//! Checks claims of sends: which instance may send, until when, and which instance takes over.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! What every database does, as checks that run against any of them.
+//! The behaviour that every database must show, as checks that run against each of them.
 //!
-//! [`for_each_check!`](crate::for_each_check) is the list of all checks; a database's test file makes one test
-//! of each. A check that is missing in the list is dead code, and the compiler says so.
+//! [`for_each_check!`](crate::for_each_check) lists all checks. The test file of each database turns every check into
+//! one test. A check that is missing from the list is dead code, and the compiler reports it.
 //!
-//! Each check gets a [`Fixture`] of its own: a fresh database with nothing in it but what migrations write. A check
-//! never relies on what only one database can do: a claim of events may or may not lock them, so no two claims of the
-//! same event are open at once, and nothing is changed behind the back of an open one.
+//! Each check gets its own [`Fixture`]: a new database that contains only what migrations write. A check never relies
+//! on a feature of one database. A claim of events may or may not lock them. So a check never has two open claims of
+//! the same event, and never changes an event while a claim of it is open.
 
 mod accept;
 mod address;

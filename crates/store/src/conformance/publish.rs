@@ -1,4 +1,4 @@
-//! The second outbox on its way to the broker.
+//! Checks how outbox rows are published to the broker.
 
 use std::time::Duration;
 

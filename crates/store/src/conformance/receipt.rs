@@ -1,4 +1,4 @@
-//! What providers say of a message after they have taken it.
+//! Checks receipts: what providers report about a message after they have accepted it.
 
 use campanile_domain::channel::Channel::Sms;
 use campanile_domain::id::{NotificationId, SendKey};

@@ -1,4 +1,4 @@
-//! From a received message to a notification and a send.
+//! Checks that a received message becomes a notification and a send.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Forgetting what is old, and what is never forgotten.
+//! Checks retention: what is deleted when it is old, and what is never deleted.
 
 use std::time::Duration;
 

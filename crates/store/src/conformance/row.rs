@@ -1,4 +1,4 @@
-//! The rows that operators write.
+//! Checks access to the tables that operators write.
 
 use campanile_domain::rules::row::Preference;
 use serde_json::{Value, json};

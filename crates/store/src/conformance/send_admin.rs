@@ -1,4 +1,4 @@
-//! Sends as an operator sees them, and verdicts about those in doubt.
+//! Checks how operators list sends, and how they resolve sends in doubt.
 
 use std::sync::Arc;
 

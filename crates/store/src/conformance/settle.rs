@@ -1,4 +1,4 @@
-//! What is written of an attempt, and when nothing is.
+//! Checks what is written about an attempt, and when nothing is written.
 
 use std::time::Duration;
 

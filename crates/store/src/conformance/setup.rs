@@ -1,4 +1,5 @@
-//! What checks start from: events, rows and outcomes in few words, and the way of an event up to where a check begins.
+//! Test setup: short constructors for events, rows and outcomes, and helpers that take an event to the stage where a
+//! check begins.
 
 use std::sync::Arc;
 use std::time::Duration;

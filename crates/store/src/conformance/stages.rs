@@ -1,4 +1,4 @@
-//! Who did what, and when: instance and time of every stage, as the trace has them.
+//! Checks that a trace contains the instance and the time of every stage.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Reading what happened.
+//! Checks how traces, the list of events and captured messages are read.
 
 use std::time::Duration;
 

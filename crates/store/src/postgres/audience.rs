@@ -1,5 +1,5 @@
-//! Whom events concern: recipients in their order, with what decides about them, and the groups that they belong to.
-//! All pages of a batch are asked for at once.
+//! Reads audiences: recipients in order, the data that decides what they get, and the groups that they belong to. All
+//! pages of a batch are requested at once.
 
 use std::collections::{BTreeSet, HashMap};
 

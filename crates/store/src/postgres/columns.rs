@@ -1,4 +1,4 @@
-//! Columns of a PostgreSQL row.
+//! Reads the columns of a PostgreSQL row.
 
 use std::borrow::Cow;
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! PostgreSQL: any number of engines on one database. Claims lock what they take and skip what others hold. Batches are
-//! arrays. Statements that do not depend on one another are sent together.
+//! The PostgreSQL back end: any number of engines use one database. A claim locks the rows that it takes, and skips
+//! rows that others hold. Batches are passed as arrays. Statements that do not depend on one another are sent together.
 
 mod audience;
 mod claim_watermark;

@@ -1,4 +1,5 @@
-//! The rows that operators write. SQL is made from the description of each table; rows travel as one JSON array.
+//! Access to the tables that operators write. The SQL is generated from the description of each table. Rows are passed
+//! as one JSON array.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! From a received message to a claimed send. What became of the attempt is in `settle`.
+//! Turns received messages into sends, and claims the sends. `settle` writes the outcomes of attempts.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Sends page by page, and verdicts about those in doubt.
+//! Lists sends page by page, and resolves sends in doubt.
 
 use async_trait::async_trait;
 use campanile_domain::id::SendKey;

@@ -1,4 +1,4 @@
-//! Writing outcomes, each where its claim still holds, and the dead letters of what nobody will try again.
+//! Writes each outcome if its claim still holds, and dead letters for what will not be retried.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Whom events concern: recipients in their order, with what decides about them, and the groups that they belong to.
+//! Reads audiences: recipients in order, the data that decides what they get, and the groups that they belong to.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};

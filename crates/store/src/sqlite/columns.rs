@@ -1,4 +1,4 @@
-//! Columns of an SQLite row.
+//! Reads the columns of a SQLite row.
 
 use std::borrow::Cow;
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! Rows of any table as JSON objects, and as the types that such objects spell.
+//! Reads rows of any table as JSON objects, and as the types that these objects represent.
 
 use rusqlite::Row;
 use rusqlite::types::ValueRef;

@@ -1,4 +1,4 @@
-//! The rows that operators write. SQL is made from the description of each table.
+//! Access to the tables that operators write. The SQL is generated from the description of each table.
 
 use async_trait::async_trait;
 use campanile_domain::rules::RuleRows;

@@ -1,4 +1,4 @@
-//! Writing the outcome of an attempt, if its claim still holds, and the dead letter of a final failure.
+//! Writes each outcome if its claim still holds, and dead letters for what will not be retried.
 
 use campanile_domain::channel::Channel;
 use campanile_domain::id::SendKey;

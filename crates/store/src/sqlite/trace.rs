@@ -1,4 +1,4 @@
-//! Reading what happened.
+//! Reads traces, the list of events, and captured messages.
 
 use async_trait::async_trait;
 use campanile_domain::id::{EventId, UserRef};

@@ -1,4 +1,4 @@
-//! One batch of the fan-out: claim, decide, commit, and hand its chunks to publish.
+//! Runs one batch of the fan-out: claims events, decides, commits, and hands the chunks to the publish stage.
 
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;

@@ -1,5 +1,6 @@
-//! Outbox rows → broker, with confirms. A chunk comes from fan-out by hand, or out of the database when there was no
-//! room or its holder died. Each queue has a loop of its own, so that no queue delays another.
+//! Publishes outbox rows to the broker, with confirms. Fan-out hands chunks over in memory. Chunks that found no
+//! capacity, or whose holder died, come from the database. Each queue has a loop of its own, so that no queue delays
+//! another.
 
 mod chunks;
 mod confirm;

@@ -1,7 +1,7 @@
 //! Passes claimed sends to providers. No transaction is open during an attempt.
 //!
-//! `in_flight` holds the queues, `render` the contents that messages have beyond their rows, and `renew` the leases.
-//! The outcomes go to settle.
+//! `in_flight` holds the queues, `render` renders the content that rows do not store, and `renew` renews the leases.
+//! The outcomes go to the settle stage.
 
 mod in_flight;
 mod render;

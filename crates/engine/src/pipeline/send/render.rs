@@ -1,4 +1,4 @@
-//! Renders what messages contain beyond their rows: the HTML of an e-mail and the link of a push. Titles and bodies
+//! Renders the message content that rows do not store: the HTML of an e-mail and the link of a push. Titles and bodies
 //! were rendered when the event was decided. HTML is large and each push has its own link, so both are rendered at the
 //! attempt and never stored.
 

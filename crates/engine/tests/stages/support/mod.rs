@@ -1,4 +1,4 @@
-//! A whole engine on a new database and the in-process broker, with scripted providers.
+//! Starts a whole engine on a new database and the in-process broker, with scripted providers.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;

@@ -1,4 +1,5 @@
-//! Checks that the tables are those of this release, and finds out whose table the recipients are.
+//! Checks that the tables match this release. It also finds out whether the recipients are Campanile's own table or
+//! belong to the business.
 
 use campanile_domain::finding::Finding;
 

@@ -1,4 +1,4 @@
-//! A database that can't be reached or used: what the operator reads. Never the password.
+//! Tests the messages that an operator sees if a database cannot be reached or used. They never contain the password.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

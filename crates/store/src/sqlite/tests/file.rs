@@ -1,4 +1,4 @@
-//! One file, one engine: its lock, its migrations, and what it takes over from the process before.
+//! Tests that one engine owns one file: its lock, its migrations, and what it takes over from the previous process.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

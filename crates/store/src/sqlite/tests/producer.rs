@@ -1,4 +1,4 @@
-//! Producers in other processes, which write into the file as they like.
+//! Tests producers in other processes, which write to the file directly.
 
 use std::sync::Arc;
 use std::time::Duration;

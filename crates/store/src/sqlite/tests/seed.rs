@@ -1,4 +1,4 @@
-//! Rows in every table, most of them done with: what a plan must not go through.
+//! Fills every table with rows, most of them finished, so that tests can detect a plan that scans them.
 
 /// How many rows there are.
 pub fn seed(rows: usize) -> String {

@@ -1,4 +1,5 @@
--- Recipients of a type behind a position, for each page that asks for a type. Partial index recipient_walk.
+-- For each page that asks for a type, reads the recipients of the type after a position. Uses the partial index
+-- recipient_walk.
 SELECT p.page, r.user_type::text, r.user_id::text, r.entity_type::text, r.entity_id::text, r.role::text, r.name::text,
        r.email::text, r.phone::text, to_json(r.push_tokens)::text AS push_tokens, r.slack_webhook::text,
        r.addresses::text, r.locale::text, r.time_zone::text

@@ -1,5 +1,5 @@
--- One user for each page that asks for one. Primary key. `active` is hidden from recipient_walk, which the planner
--- would otherwise walk through.
+-- For each page that asks for one user, reads the user. Uses the primary key. The condition on `active` is written so
+-- that it does not match recipient_walk. Otherwise the planner would walk through that index.
 SELECT p.page, r.user_type::text, r.user_id::text, r.entity_type::text, r.entity_id::text, r.role::text, r.name::text,
        r.email::text, r.phone::text, to_json(r.push_tokens)::text AS push_tokens, r.slack_webhook::text,
        r.addresses::text, r.locale::text, r.time_zone::text

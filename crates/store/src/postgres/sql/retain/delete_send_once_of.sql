@@ -1,4 +1,4 @@
--- Deletes which sends sent an event to shared addresses. Prefix of the primary key.
+-- Deletes the records of which sends sent an event to shared addresses. Uses a prefix of the primary key.
 DELETE FROM campanile.send_once
 WHERE (event_id, channel, address_hash) IN (
     SELECT event_id, channel, address_hash FROM campanile.send_once

@@ -1,8 +1,8 @@
--- Sends of a channel and lane whose time has come, the earliest ones, claimed for an attempt. Primary keys; what
--- another claim is just taking is skipped. A send that is not due any more only loses its place in the queue. $7 says
--- whether sends of the channel have several addresses; `any_sent` then says whether one that is done with was sent to.
--- The limit is asked once, and the rows are found by where they lie: as part of a join it may be asked again for every
--- row, and then skips what was just deleted.
+-- Claims the earliest due sends of a channel and lane for an attempt. Uses primary keys. Sends that another claim is
+-- taking are skipped. A send that is no longer due only loses its entry in the queue. $7 says whether sends of the
+-- channel have several addresses; `any_sent` then says whether one of the finished addresses was sent to. The limit is
+-- evaluated once, and the rows are found by their physical location. In a join, the limit might be evaluated again for
+-- every row, and would then skip rows that were just deleted.
 WITH taken AS (
     DELETE FROM campanile.send_due
     WHERE ctid = ANY (ARRAY(

@@ -1,4 +1,4 @@
--- Which send sends an event to a shared address, if one has asked to, and its status. Primary keys.
+-- Reads which send has claimed a shared address for an event, and its status. Uses primary keys.
 SELECT p.notification_id, s.status
 FROM campanile.send_once p
 LEFT JOIN campanile.send s ON s.notification_id = p.notification_id AND s.channel = p.channel

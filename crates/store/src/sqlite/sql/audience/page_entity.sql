@@ -1,4 +1,4 @@
--- Members of one entity behind a position. Partial index recipient_walk.
+-- Reads the members of one entity after a position. Uses the partial index recipient_walk.
 SELECT user_type, user_id, entity_type, entity_id, role, name, email, phone, push_tokens, slack_webhook, addresses,
        locale, time_zone, active
 FROM recipient

@@ -1,4 +1,4 @@
--- Recipients of a type behind a position. Partial index recipient_walk.
+-- Reads the recipients of a type after a position. Uses the partial index recipient_walk.
 SELECT user_type, user_id, entity_type, entity_id, role, name, email, phone, push_tokens, slack_webhook, addresses,
        locale, time_zone, active
 FROM recipient

@@ -1,4 +1,4 @@
--- One user. Primary key.
+-- Reads one user. Uses the primary key.
 SELECT user_type, user_id, entity_type, entity_id, role, name, email, phone, push_tokens, slack_webhook, addresses,
        locale, time_zone, active
 FROM recipient

@@ -1,4 +1,5 @@
--- A send is born with the status that the domain gives it. A redelivered message finds it there. Primary key.
+-- Inserts a send with the status that the domain decided. If a message is redelivered, its send exists already. Uses
+-- the primary key.
 INSERT INTO send (notification_id, channel, recipient_address, status, attempt_count, lease, provider, created_at,
                   sent_at, published_at, published_by, received_by, attempted_at, attempted_by, settled_by)
 VALUES (:notification_id, :channel, :recipient_address, :status, :attempt_count, :lease, :provider, :now, :sent_at,

@@ -1,5 +1,5 @@
--- All that an attempt needs. The address is the send's: what is left of the row's. Where sends have several addresses,
--- `any_sent` says whether one that is done with was sent to. Primary keys.
+-- Reads everything that an attempt needs. The address is that of the send: what is left of the row's address. Where
+-- sends have several addresses, `any_sent` says whether one of the finished addresses was sent to. Uses primary keys.
 SELECT o.notification_id, o.channel, o.event_id, e.event_type, o.recipient_type, o.recipient_id, s.recipient_address,
        o.title, o.body, o.priority, s.attempt_count, e.created_at, s.deferred_since, s.deferrals, s.unanswered,
        CASE WHEN :many_addresses AND s.recipient_address <> o.recipient_address THEN

@@ -1,6 +1,6 @@
--- Claims a shared address for an event, if no other send has claimed it. Only a send whose claim still holds may: one
--- that outlived its lease sends nothing, and must leave no row behind that others would wait for. The holder asks again
--- under each of its claims, and the row says under which it may have sent. Primary keys.
+-- Claims a shared address for an event, if no other send has claimed it and this send's own claim still holds. A send
+-- that outlived its lease sends nothing, and must leave no row behind for which others would wait. The holder claims
+-- the address again under each of its claims. The row says under which claim it may have sent. Uses primary keys.
 INSERT INTO send_once (event_id, channel, address_hash, notification_id, at, lease)
 SELECT :event_id, s.channel, :address_hash, s.notification_id, :at, s.lease
 FROM send s
