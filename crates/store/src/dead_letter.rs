@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::columns::Columns;
 use crate::send_row::{self, AttemptRow};
-use crate::{Shown, StoreError, stored};
+use crate::{Shown, StoreError, decode};
 
 /// Which dead letters: those where everything that is given is so, behind `after`; at most `limit`.
 #[derive(Debug, Clone, Default)]
@@ -150,7 +150,7 @@ pub(crate) struct FailedRow {
 
 pub(crate) fn failed_row(row: &impl Columns) -> Result<FailedRow, StoreError> {
     Ok(FailedRow {
-        key: stored::key_of(row)?,
+        key: decode::key_of(row)?,
         queue: Queue::named(row.str("queue")?),
         lane: row.parsed::<Priority>("priority")?.lane(),
         state: RowState { status: row.maybe_parsed("status")?, send: row.maybe_parsed("send")? },

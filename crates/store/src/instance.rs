@@ -21,7 +21,7 @@ pub trait InstanceStore {
     async fn register_instance(&self, name: &str) -> Result<Instance, StoreError>;
 
     /// Writes one small row. A database that answers questions may still be unable to write.
-    async fn heartbeat(&self, instance: InstanceId) -> Result<(), StoreError>;
+    async fn write_probe(&self, instance: InstanceId) -> Result<(), StoreError>;
 }
 
 /// An update that changed no row means that the row of this instance is gone.

@@ -21,12 +21,13 @@ mod columns;
 pub mod conformance;
 mod context;
 mod dead_letter;
+mod decode;
 mod error;
 mod event;
 mod examine;
 mod fan_out;
 mod instance;
-mod lease;
+mod named_lease;
 mod outbox;
 pub mod postgres;
 mod queue_age;
@@ -38,7 +39,6 @@ mod send_row;
 mod shown;
 pub mod sqlite;
 mod stage;
-mod stored;
 mod trace;
 
 use std::fmt::Debug;
@@ -61,7 +61,7 @@ pub use fan_out::{
     Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore, NewChunk,
 };
 pub use instance::{Instance, InstanceId, InstanceStore};
-pub use lease::{Acquisition, LeaseStore};
+pub use named_lease::{Acquisition, LeaseStore};
 pub use outbox::{ChunkId, OutboxStore, RepublishCursor, Republished};
 pub use queue_age::{QueueAgeStore, QueueAges};
 pub use retain::{Horizon, RetainStore, Retained};

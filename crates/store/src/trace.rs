@@ -18,7 +18,7 @@ use crate::columns::Columns;
 use crate::dead_letter::DeadLetterRow;
 use crate::send_row::TracedSend;
 use crate::stage::EventStages;
-use crate::{Shown, StoreError, stored};
+use crate::{Shown, StoreError, decode};
 
 /// Which part of a trace: one user only, or the users behind `after`; at most `limit` of them.
 #[derive(Debug, Clone, Default)]
@@ -215,7 +215,7 @@ pub(crate) fn traced_event(
         payload: payload::shown(&payload),
         stages: EventStages::of(&event, processed),
         row: event,
-        event: stored::event(row).ok(),
+        event: decode::event(row).ok(),
     })
 }
 

@@ -17,7 +17,7 @@ const ALONE: [(&str, &str); 22] = [
         "one engine owns a SQLite file, so at its start nobody else holds a lease",
     ),
     (
-        "sql/lease/release_leases.sql",
+        "sql/named_lease/release_leases.sql",
         "one engine owns a SQLite file, so at its start nobody else holds a lease",
     ),
     (
@@ -41,7 +41,7 @@ const ALONE: [(&str, &str); 22] = [
     ("sql/retain/lock_retain.sql", "SQLite has one writer"),
     ("sql/signal/lock_suppress_notify.sql", "SQLite notifies nobody"),
     ("sql/database/now.sql", "SQLite has no clock of its own"),
-    ("sql/rule/recipient_kind.sql", "only PostgreSQL may have a view in the place of the table"),
+    ("sql/rule/recipient_relation.sql", "only PostgreSQL may have a view in the place of the table"),
     ("sql/signal/notify.sql", "SQLite has no other instances"),
 ];
 

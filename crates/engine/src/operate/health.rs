@@ -26,7 +26,7 @@ pub enum BrokerState {
 impl Engine {
     /// Tries a small write: a database that answers queries may still be unable to write.
     pub async fn probe_writes(&self) -> Result<(), StoreError> {
-        self.store.heartbeat(self.instance.id).await
+        self.store.write_probe(self.instance.id).await
     }
 
     pub fn broker_state(&self) -> BrokerState {

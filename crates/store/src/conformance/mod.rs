@@ -11,13 +11,12 @@ mod accept;
 mod address;
 mod address_claim;
 mod candidates;
-mod claim;
 mod close;
 mod commit;
 mod context;
 mod dead_letter;
 mod deferral;
-mod lease;
+mod event_claim;
 mod named_lease;
 mod publish;
 mod queue_age;
@@ -27,6 +26,7 @@ mod retain;
 mod row;
 mod rule;
 mod send_admin;
+mod send_claim;
 mod settle;
 pub(crate) mod setup;
 mod stages;
@@ -75,27 +75,27 @@ macro_rules! for_each_check {
             accept::an_event_that_failed_half_way_may_be_redone
             accept::an_event_that_is_given_up_half_way_keeps_what_was_written
             accept::an_old_event_that_fails_stays_known
-            claim::nothing_waits_in_an_empty_database
-            claim::high_goes_before_normal_before_low
-            claim::an_urgent_claim_takes_what_is_high_and_nothing_else
-            claim::claims_at_the_same_time_have_nothing_in_common
-            claim::the_oldest_goes_first_in_its_lane
-            claim::the_route_says_how_urgent_an_event_is_that_does_not
-            claim::the_routes_of_any_type_count_for_a_type_without_its_own
-            claim::a_claim_takes_no_more_than_its_limit
-            claim::an_event_comes_back_as_it_was_accepted
-            claim::an_event_that_a_producer_inserts_is_claimed
-            claim::a_claim_that_is_dropped_leaves_everything_as_it_was
-            claim::new_and_continuing_events_are_claimed_apart
-            claim::the_most_urgent_continuing_event_goes_first
-            claim::only_urgent_events_go_on_where_only_those_are_asked_for
-            claim::continuing_events_of_a_lane_take_turns
-            claim::these_events_are_claimed_again_where_they_still_wait
-            claim::a_cancelled_event_says_why
-            claim::an_event_that_can_not_be_read_fails_and_is_reported
-            claim::a_payload_that_readers_disagree_on_fails_its_event_and_is_shown_as_text
-            claim::a_payload_is_kept_unchanged
-            claim::names_that_http_refuses_fail_their_event
+            event_claim::nothing_waits_in_an_empty_database
+            event_claim::high_goes_before_normal_before_low
+            event_claim::an_urgent_claim_takes_what_is_high_and_nothing_else
+            event_claim::claims_at_the_same_time_have_nothing_in_common
+            event_claim::the_oldest_goes_first_in_its_lane
+            event_claim::the_route_says_how_urgent_an_event_is_that_does_not
+            event_claim::the_routes_of_any_type_count_for_a_type_without_its_own
+            event_claim::a_claim_takes_no_more_than_its_limit
+            event_claim::an_event_comes_back_as_it_was_accepted
+            event_claim::an_event_that_a_producer_inserts_is_claimed
+            event_claim::a_claim_that_is_dropped_leaves_everything_as_it_was
+            event_claim::new_and_continuing_events_are_claimed_apart
+            event_claim::the_most_urgent_continuing_event_goes_first
+            event_claim::only_urgent_events_go_on_where_only_those_are_asked_for
+            event_claim::continuing_events_of_a_lane_take_turns
+            event_claim::these_events_are_claimed_again_where_they_still_wait
+            event_claim::a_cancelled_event_says_why
+            event_claim::an_event_that_can_not_be_read_fails_and_is_reported
+            event_claim::a_payload_that_readers_disagree_on_fails_its_event_and_is_shown_as_text
+            event_claim::a_payload_is_kept_unchanged
+            event_claim::names_that_http_refuses_fail_their_event
             candidates::members_come_by_rank_then_by_id
             candidates::everybody_comes_by_entity_then_rank_then_id
             candidates::ids_are_compared_bytewise
@@ -205,18 +205,18 @@ macro_rules! for_each_check {
             receipt::a_receipt_of_an_earlier_message_goes_with_the_next_one
             receipt::a_receipt_of_a_second_message_may_overtake_its_outcome
             receipt::a_receipt_in_unknown_words_is_no_obstacle
-            lease::a_claim_expires_by_the_clock_of_the_database_and_not_before
-            lease::an_expired_claim_has_what_is_still_being_sent
-            lease::a_finished_claim_does_not_expire
-            lease::a_claim_that_was_taken_over_writes_nothing
-            lease::claims_rise
-            lease::a_holder_renews_its_claim_until_it_has_expired
-            lease::a_claim_that_is_gone_is_not_renewed
-            lease::due_sends_are_claimed_by_lane_then_by_due_time
-            lease::a_send_is_not_claimed_before_it_is_due
-            lease::a_due_send_is_claimed_once
-            lease::only_due_sends_of_the_channel_are_claimed_and_no_more_than_asked
-            lease::the_next_due_time_is_the_earliest_of_its_channel
+            send_claim::a_claim_expires_by_the_clock_of_the_database_and_not_before
+            send_claim::an_expired_claim_has_what_is_still_being_sent
+            send_claim::a_finished_claim_does_not_expire
+            send_claim::a_claim_that_was_taken_over_writes_nothing
+            send_claim::claims_rise
+            send_claim::a_holder_renews_its_claim_until_it_has_expired
+            send_claim::a_claim_that_is_gone_is_not_renewed
+            send_claim::due_sends_are_claimed_by_lane_then_by_due_time
+            send_claim::a_send_is_not_claimed_before_it_is_due
+            send_claim::a_due_send_is_claimed_once
+            send_claim::only_due_sends_of_the_channel_are_claimed_and_no_more_than_asked
+            send_claim::the_next_due_time_is_the_earliest_of_its_channel
             close::an_event_is_closed_when_every_row_was_received_or_failed
             close::an_event_with_a_row_on_its_way_stays_open
             close::only_published_events_among_the_candidates_are_closed

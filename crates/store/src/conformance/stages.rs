@@ -70,11 +70,11 @@ pub async fn an_instance_tries_to_write_in_its_own_row(fixture: &Fixture) {
     let written = "SELECT count(*) FROM instance WHERE written_at IS NOT NULL";
     assert_eq!(fixture.test_database.count(written).await, 0);
     for _ in 0..2 {
-        fixture.store.heartbeat(first.id).await.expect("it can write");
+        fixture.store.write_probe(first.id).await.expect("it can write");
     }
     assert_eq!(fixture.test_database.count(written).await, 1);
     fixture.test_database.execute("DELETE FROM instance WHERE name = 'second'").await;
-    let error = fixture.store.heartbeat(second.id).await.expect_err("there is nothing to write to");
+    let error = fixture.store.write_probe(second.id).await.expect_err("there is nothing to write to");
     assert!(error.to_string().contains("restart"), "{error}");
 }
 

@@ -16,7 +16,7 @@ use tokio_postgres::Row;
 use super::transaction::Transaction;
 use super::{Params, Postgres, prepare, query_prepared, read, statement};
 use crate::audience;
-use crate::stored;
+use crate::decode;
 use crate::{AudienceReader, AudienceStore, StoreError, Table};
 
 #[async_trait]
@@ -159,7 +159,7 @@ async fn with_preferences(
     let addresses = audience::addresses(pages, &found).into_iter().map(|(c, a)| (c.as_str(), a));
     let (channels, addresses): (Vec<&str>, Vec<&str>) = addresses.unzip();
     let [preferences_of, dead_addresses_of] =
-        prepare(client, [statement::PREFERENCES_OF, statement::DEAD_ADDRESSES_OF]).await?;
+        prepare(client, [statement::PREFERENCES_OF, statement::DEAD_ADDRESSES]).await?;
     let (users, addresses): (Params, Params) = (&[&user_types, &user_ids], &[&channels, &addresses]);
     let (preference_rows, dead_rows) = tokio::try_join!(
         biased;
@@ -182,7 +182,7 @@ pub async fn groups(
         &settings, entities))?;
     let mut of_entities = Vec::with_capacity(kinds.len());
     for row in &kinds {
-        if let Some(entity) = stored::entity_of(row)? {
+        if let Some(entity) = decode::entity_of(row)? {
             of_entities.push((entity, read::get(row, "kind")?));
         }
     }

@@ -17,8 +17,8 @@ use uuid::Uuid;
 
 use super::transaction::Transaction;
 use super::{execute_prepared, prepare, query_prepared, read, settle, statement};
+use crate::decode;
 use crate::error::explained;
-use crate::stored;
 use crate::{Chunk, ChunkId, DeadLetter, FanOutCommit, FanOutStep, NewChunk, StoreError};
 
 type Params<'a> = Vec<&'a (dyn ToSql + Sync)>;
@@ -144,7 +144,7 @@ async fn insert(
     match existing {
         ExistingRows::None => Ok(Written::All),
         ExistingRows::Possible => {
-            inserted.iter().map(stored::key_of).collect::<Result<_, _>>().map(Written::Some)
+            inserted.iter().map(decode::key_of).collect::<Result<_, _>>().map(Written::Some)
         }
     }
 }

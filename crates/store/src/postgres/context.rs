@@ -5,7 +5,7 @@ use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EventId, UserRef};
 
 use super::{Params, Postgres, audience, query, statement};
-use crate::stored;
+use crate::decode;
 use crate::{ContextStore, Contexts, StoreError};
 
 #[async_trait]
@@ -21,7 +21,7 @@ impl ContextStore for Postgres {
         )?;
         let events = events
             .iter()
-            .map(|row| stored::decided_event(row, "priority").map(|event| (event.event_id.clone(), event)));
+            .map(|row| decode::decided_event(row, "priority").map(|event| (event.event_id.clone(), event)));
         Ok(Contexts {
             events: events.collect::<Result<_, _>>()?,
             recipients: recipients.into_iter().flatten().map(|person| (person.user(), person)).collect(),

@@ -50,7 +50,7 @@ async fn matching(transaction: &Transaction, filter: &DeadLetterFilter) -> Resul
         None => transaction.query(statement::LIST_DEAD_LETTERS, params).await,
         Some(event_id) => {
             let params = [params, &[event_id]].concat();
-            transaction.query(statement::LIST_DEAD_LETTERS_OF, &params).await
+            transaction.query(statement::LIST_DEAD_LETTERS_OF_EVENT, &params).await
         }
     }
 }

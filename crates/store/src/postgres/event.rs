@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use super::transaction::Transaction;
 use super::{Params, Postgres, prepare, query_prepared, read, settle, statement};
 use crate::columns::Columns;
-use crate::stored;
+use crate::decode;
 use crate::{Acceptance, DeadLetter, EventStore, StoreError};
 
 #[async_trait]
@@ -159,7 +159,7 @@ async fn known_bodies(
         known.insert(read::get(row, "event_id")?, BodyHash::stored(read::get::<String>(row, "body_hash")?));
     }
     for row in &stored {
-        known.insert(read::get(row, "event_id")?, stored::body_hash(row));
+        known.insert(read::get(row, "event_id")?, decode::body_hash(row));
     }
     Ok(known)
 }

@@ -17,8 +17,8 @@ use super::claim_watermark::ClaimWatermark;
 use super::commit::{self, ExistingRows};
 use super::transaction::Transaction;
 use super::{Postgres, audience, event, read, statement};
+use crate::decode::{self, ClaimedRow};
 use crate::fan_out::unreadable;
-use crate::stored::{self, ClaimedRow};
 use crate::{AudienceReader, Chunk, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStore, StoreError};
 
 #[async_trait]
@@ -50,7 +50,7 @@ impl FanOutStore for Postgres {
             let (mut events, mut cursors, mut failed) = (Vec::new(), HashMap::new(), Vec::new());
             let mut existing = if rows.len() > 1 { ExistingRows::None } else { ExistingRows::Possible };
             for row in &rows {
-                match stored::claimed_event(row) {
+                match decode::claimed_event(row) {
                     Ok(ClaimedRow { event, cursor, is_new }) => {
                         if !is_new {
                             existing = ExistingRows::Possible;

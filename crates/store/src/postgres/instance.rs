@@ -13,7 +13,7 @@ impl InstanceStore for Postgres {
         Ok(Instance { id: InstanceId(read::get(read::only_row(&rows)?, "id")?), name: name.to_owned() })
     }
 
-    async fn heartbeat(&self, InstanceId(id): InstanceId) -> Result<(), StoreError> {
-        expect_one_row(self.execute(statement::HEARTBEAT, &[&id]).await?)
+    async fn write_probe(&self, InstanceId(id): InstanceId) -> Result<(), StoreError> {
+        expect_one_row(self.execute(statement::WRITE_PROBE, &[&id]).await?)
     }
 }

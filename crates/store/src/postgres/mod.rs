@@ -12,9 +12,9 @@ mod event;
 mod examine;
 mod fan_out;
 mod instance;
-mod lease;
 mod listen;
 mod migrate;
+mod named_lease;
 mod outbox;
 mod queue_age;
 mod read;
@@ -176,7 +176,7 @@ impl Store for Postgres {
     }
 
     async fn identity(&self) -> Result<String, StoreError> {
-        let rows = self.query(statement::TABLES_MADE_AT, &[]).await?;
+        let rows = self.query(statement::DATABASE_IDENTITY, &[]).await?;
         let row = read::only_row(&rows)?;
         Ok(identity(&[read::get(row, "applied_on")?, read::get(row, "database")?]))
     }

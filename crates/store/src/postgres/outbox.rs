@@ -19,8 +19,8 @@ use super::event::open_events;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, settle, statement};
 use crate::columns::Columns;
+use crate::decode;
 use crate::outbox::REPUBLISH_PAGE_EVENTS;
-use crate::stored;
 use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, OutboxStore, RepublishCursor, Republished, StoreError};
 
 #[async_trait]
@@ -93,12 +93,12 @@ impl OutboxStore for Postgres {
         for row in &rows {
             let priority: Priority = row.parsed("priority")?;
             let queue = Queue::named(row.str("queue")?);
-            lost.entry((queue, priority.lane())).or_default().push(stored::key_of(row)?);
+            lost.entry((queue, priority.lane())).or_default().push(decode::key_of(row)?);
         }
         insert_chunks(&transaction, lost).await?;
         transaction.commit().await?;
         let cursor = |row| {
-            let at = (stored::recipient_of(row)?, stored::key_of(row)?.channel);
+            let at = (decode::recipient_of(row)?, decode::key_of(row)?.channel);
             Ok::<_, StoreError>(RepublishCursor { seq: EventSeq(read::get(row, "seq")?), row: Some(at) })
         };
         let end = rows.last().map(cursor).transpose()?;
@@ -121,10 +121,10 @@ fn chunk_rows(rows: &[Row]) -> Result<Vec<ChunkRow>, StoreError> {
         let seq = EventSeq(read::get(row, "id")?);
         let event = match events.get(&seq) {
             Some(event) => Arc::clone(event),
-            None => Arc::new(stored::decided_event(row, "event_priority")?),
+            None => Arc::new(decode::decided_event(row, "event_priority")?),
         };
         events.insert(seq, Arc::clone(&event));
-        chunk.push(ChunkRow { row: stored::outbox_row(row, &event)?, event });
+        chunk.push(ChunkRow { row: decode::outbox_row(row, &event)?, event });
     }
     Ok(chunk)
 }
@@ -139,16 +139,16 @@ async fn count_refusals(
         refused.into_iter().map(|(key, error)| (key, format!("REFUSED: {error}"))).unzip();
     let (ids, channels) = columns(keys);
     let max = i32::try_from(max).unwrap_or(i32::MAX);
-    let counted = transaction.query(statement::REFUSE_ROW, &[&ids, &channels, &errors, &max]).await?;
+    let counted = transaction.query(statement::COUNT_REFUSAL, &[&ids, &channels, &errors, &max]).await?;
     let (mut waiting, mut dead_letters) = (Vec::new(), Vec::new());
     for row in &counted {
-        let key = stored::key_of(row)?;
+        let key = decode::key_of(row)?;
         if read::get::<Option<&str>>(row, "status")?.is_none() {
             waiting.push(key);
             continue;
         }
         let error = read::get(row, "last_error")?;
-        let recipient = stored::recipient_of(row)?;
+        let recipient = decode::recipient_of(row)?;
         dead_letters.push(DeadLetter::of_refused_row(
             read::get(row, "event_id")?,
             recipient,

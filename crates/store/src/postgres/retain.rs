@@ -10,8 +10,8 @@ use tokio_postgres::Row;
 use super::outbox::columns;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, statement};
+use crate::decode;
 use crate::retain::{MAX_PAGE_EVENTS, advanced_horizon, effective_horizon};
-use crate::stored;
 use crate::{Horizon, RetainStore, Retained, StoreError};
 
 #[async_trait]
@@ -112,7 +112,7 @@ async fn delete_event(
     if budget.is_spent() {
         return Ok(false);
     }
-    if !transaction.query(statement::ROWS_LEFT, &[&id]).await?.is_empty() {
+    if !transaction.query(statement::HAS_ROWS, &[&id]).await?.is_empty() {
         return Ok(true);
     }
     for sql in [
@@ -138,11 +138,11 @@ async fn delete_event(
 async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) -> Result<(), StoreError> {
     const MAX_DELETED_PER_ROW: i64 = 4;
     let limit = (budget.left() / MAX_DELETED_PER_ROW).max(1);
-    let rows = transaction.query(statement::FINAL_ROWS, &[&id, &limit]).await?;
+    let rows = transaction.query(statement::FINISHED_ROWS, &[&id, &limit]).await?;
     if rows.is_empty() {
         return Ok(());
     }
-    let keys = rows.iter().map(stored::key_of).collect::<Result<Vec<_>, _>>()?;
+    let keys = rows.iter().map(decode::key_of).collect::<Result<Vec<_>, _>>()?;
     let (ids, channels) = columns(keys);
     let params: Params = &[&ids, &channels];
     for sql in [
@@ -165,6 +165,6 @@ async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) ->
 async fn remember(transaction: &Transaction, id: i64) -> Result<(), StoreError> {
     let rows = transaction.query(statement::EVENT_WITHOUT_PROCESSED, &[&id]).await?;
     let Some(row) = rows.first() else { return Ok(()) };
-    let hash = stored::body_hash(row);
+    let hash = decode::body_hash(row);
     transaction.execute(statement::REMEMBER_EVENT, &[&id, &hash.as_str()]).await.map(drop)
 }

@@ -74,7 +74,7 @@ impl Postgres {
     }
 
     async fn recipients_are_a_table(&self) -> Result<bool, StoreError> {
-        let rows = self.query(statement::RECIPIENT_KIND, &[]).await?;
+        let rows = self.query(statement::RECIPIENT_RELATION, &[]).await?;
         let kind: Option<i8> = rows.first().map(|row| read::get(row, "relkind")).transpose()?;
         match kind.and_then(|kind| u8::try_from(kind).ok()) {
             Some(b'r' | b'p') => Ok(true),

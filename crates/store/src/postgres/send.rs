@@ -19,8 +19,8 @@ use super::outbox::columns;
 use super::transaction::Transaction;
 use super::{Params, Postgres, failed, prepare, query_prepared, read, settle, statement};
 use crate::columns::Columns;
+use crate::decode;
 use crate::send::address_hash;
-use crate::stored;
 use crate::{
     ClaimId, ExpiredClaim, FailedMessage, Instance, InstanceId, Receipt, Received, ReceivedKey, SendJob,
     SendStore, Settled, Settlement, StoreError,
@@ -86,7 +86,7 @@ impl SendStore for Postgres {
                 .map(|row| {
                     Ok((
                         read::get::<Timestamp>(row, "due_at")?,
-                        stored::due_job(row, ClaimId(row.integer("claim")?))?,
+                        decode::due_job(row, ClaimId(row.integer("claim")?))?,
                     ))
                 })
                 .collect::<Result<Vec<_>, StoreError>>()?;
@@ -152,8 +152,8 @@ impl SendStore for Postgres {
         for row in &claims {
             let claim = ClaimId(read::get(row, "id")?);
             let notifications: Vec<Uuid> = read::get(row, "notifications")?;
-            let rows = snapshot.query(statement::CLAIMED_JOBS, &[&notifications, &claim.0]).await?;
-            let jobs = rows.iter().map(|row| stored::started_job(row, claim)).collect::<Result<_, _>>()?;
+            let rows = snapshot.query(statement::CLAIMED_SENDS, &[&notifications, &claim.0]).await?;
+            let jobs = rows.iter().map(|row| decode::started_job(row, claim)).collect::<Result<_, _>>()?;
             expired.push(ExpiredClaim { claim, jobs });
         }
         Ok(expired)
@@ -168,7 +168,7 @@ impl SendStore for Postgres {
         let rows = transaction.query(statement::FAIL_ROW, &[&ids, &channels, &errors]).await?;
         let mut of_rows: HashMap<SendKey, (String, UserRef)> = HashMap::new();
         for row in &rows {
-            of_rows.insert(stored::key_of(row)?, (read::get(row, "event_id")?, stored::recipient_of(row)?));
+            of_rows.insert(decode::key_of(row)?, (read::get(row, "event_id")?, decode::recipient_of(row)?));
         }
         let dead_letters: Vec<_> = failed
             .iter()
@@ -247,7 +247,7 @@ async fn classify(
     let (mut received, mut raced) = (Received::default(), HashSet::new());
     let mut known = HashSet::with_capacity(rows.len());
     for row in rows {
-        let key = stored::key_of(row)?;
+        let key = decode::key_of(row)?;
         if !known.insert(key) {
             // The same message twice in one batch.
             received.redelivered += 1;
@@ -261,12 +261,12 @@ async fn classify(
             continue;
         }
         if inserted {
-            received.new.push(stored::new_send(row, key, event_id)?);
+            received.new.push(decode::new_send(row, key, event_id)?);
         } else {
             received.redelivered_events.push(event_id);
         }
         match read::get::<Option<i64>>(row, "lease")? {
-            Some(claim) if inserted => received.jobs.push(stored::job(row, ClaimId(claim))?),
+            Some(claim) if inserted => received.jobs.push(decode::job(row, ClaimId(claim))?),
             _ if inserted => {}
             _ => received.redelivered += 1,
         }
@@ -306,19 +306,19 @@ async fn retry_raced(
     )?;
     let mut claims: HashMap<SendKey, Option<ClaimId>> = HashMap::with_capacity(inserted.len());
     for row in &inserted {
-        claims.insert(stored::key_of(row)?, read::get::<Option<i64>>(row, "lease")?.map(ClaimId));
+        claims.insert(decode::key_of(row)?, read::get::<Option<i64>>(row, "lease")?.map(ClaimId));
     }
     let mut duplicates = Vec::new();
     for row in &rows {
-        let key = stored::key_of(row)?;
+        let key = decode::key_of(row)?;
         let event_id = EventId::stored(read::get::<String>(row, "event_id")?);
         if claims.contains_key(&key) {
-            received.new.push(stored::new_send(row, key, event_id)?);
+            received.new.push(decode::new_send(row, key, event_id)?);
         } else {
             received.redelivered_events.push(event_id);
         }
         match claims.get(&key) {
-            Some(Some(claim)) => received.jobs.push(stored::job(row, *claim)?),
+            Some(Some(claim)) => received.jobs.push(decode::job(row, *claim)?),
             Some(None) => {}
             None if read::get(row, "duplicate")? => duplicates.push(key),
             None => received.redelivered += 1,
@@ -341,7 +341,7 @@ async fn remove_dead_addresses(transaction: &Transaction, jobs: &mut [SendJob]) 
         .iter()
         .flat_map(|job| job.addresses().map(|address| (job.key.channel.as_str(), address)))
         .unzip();
-    let rows = transaction.query(statement::DEAD_ADDRESSES_OF, &[&channels, &addresses]).await?;
+    let rows = transaction.query(statement::DEAD_ADDRESSES, &[&channels, &addresses]).await?;
     let dead: HashSet<String> =
         rows.iter().map(|row| read::get(row, "address")).collect::<Result<_, StoreError>>()?;
     for job in jobs {

@@ -9,8 +9,8 @@ use campanile_domain::time::Timestamp;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, settle, statement};
 use crate::columns::Columns;
+use crate::decode;
 use crate::send_admin::{SendOrder, SendToResolve, scanned_send};
-use crate::stored;
 use crate::{InstanceId, Resolution, Resolved, SendAdminStore, SendFilter, SendPage, StoreError};
 
 const NO_ID: &str = "00000000-0000-0000-0000-000000000000";
@@ -24,7 +24,7 @@ impl SendAdminStore for Postgres {
         let rows = match filter.order() {
             SendOrder::ByRecipient => {
                 let params: Params = &[&from(&["", "", ""]), &limit, &filter.event_id];
-                self.query(statement::LIST_SENDS_OF, params).await?
+                self.query(statement::LIST_SENDS_OF_EVENT, params).await?
             }
             SendOrder::InDoubtSince => {
                 self.query(statement::LIST_SENDS_IN_DOUBT, &[&from(&["-infinity", NO_ID, ""]), &limit])
@@ -66,7 +66,7 @@ async fn find(transaction: &Transaction, key: SendKey) -> Result<Option<SendToRe
         status: row.parsed("status")?,
         provider: read::get(row, "provider")?,
         event_id: read::get(row, "event_id")?,
-        recipient: stored::recipient_of(row)?,
+        recipient: decode::recipient_of(row)?,
         lane: row.parsed::<Priority>("priority")?.lane(),
     }))
 }

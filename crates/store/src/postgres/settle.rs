@@ -10,8 +10,8 @@ use campanile_domain::time::Timestamp;
 use super::outbox::columns;
 use super::transaction::Transaction;
 use super::{Params, Postgres, read, statement};
+use crate::decode;
 use crate::send::address_outcome;
-use crate::stored;
 use crate::{Capture, ClaimId, DeadLetter, InstanceId, Settled, Settlement, StoreError};
 
 pub async fn settle(
@@ -81,7 +81,7 @@ async fn write_outcomes(
             ],
         )
         .await?;
-    changed.iter().map(|row| Ok((stored::key_of(row)?, ClaimId(read::get(row, "lease")?)))).collect()
+    changed.iter().map(|row| Ok((decode::key_of(row)?, ClaimId(read::get(row, "lease")?)))).collect()
 }
 
 async fn write_due(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
@@ -183,7 +183,7 @@ async fn write_addresses(transaction: &Transaction, held: &[&Settlement]) -> Res
         &ends.iter().map(|(_, external_id, _)| *external_id).collect::<Vec<_>>(),
         &ends.iter().map(|(.., error)| *error).collect::<Vec<_>>(),
     ];
-    transaction.execute(statement::PUT_SEND_ADDRESS, params).await.map(drop)
+    transaction.execute(statement::UPSERT_SEND_ADDRESS, params).await.map(drop)
 }
 
 async fn write_dead_addresses(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {

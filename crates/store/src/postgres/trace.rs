@@ -10,7 +10,7 @@ use super::{Params, Postgres, statement};
 use crate::{
     CapturedRow, DeadLetterRow, EventFilter, ListedEvent, StoreError, Trace, TraceFilter, TraceStore,
 };
-use crate::{dead_letter, send_row, stored, trace};
+use crate::{dead_letter, decode, send_row, trace};
 
 #[async_trait]
 impl TraceStore for Postgres {
@@ -38,7 +38,9 @@ impl TraceStore for Postgres {
     ) -> Result<Vec<CapturedRow>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = match event_id {
-            Some(event_id) => self.query(statement::LIST_CAPTURED_OF, &[&event_id, &after, &limit]).await?,
+            Some(event_id) => {
+                self.query(statement::LIST_CAPTURED_OF_EVENT, &[&event_id, &after, &limit]).await?
+            }
             None => self.query(statement::LIST_CAPTURED, &[&after, &limit]).await?,
         };
         rows.iter().map(trace::captured_row).collect()
@@ -136,8 +138,8 @@ async fn page(
     let last_from = async |first: &(String, String), limit: usize| {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let params: Params = &[&event_id, &first.0, &first.1, &limit];
-        let rows = snapshot.query(statement::TRACE_USERS, params).await?;
-        rows.first().map(stored::recipient_of).transpose()
+        let rows = snapshot.query(statement::TRACE_PAGE_END, params).await?;
+        rows.first().map(decode::recipient_of).transpose()
     };
     let first = filter.after.as_ref().map(first_after).unwrap_or_default();
     let Some(last) = last_from(&first, filter.limit).await? else { return Ok(None) };

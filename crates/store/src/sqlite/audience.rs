@@ -99,7 +99,7 @@ fn with_their_rules(
     let preferences = read::valid_rows(session, table, key, statement::PREFERENCES_OF, params)?;
     let params = named_params! { ":addresses": json!(audience::addresses(pages, &found)).to_string() };
     let dead: Vec<DeadAddress> =
-        read::valid_rows(session, "dead_address", &["channel"], statement::DEAD_ADDRESSES_OF, params)?;
+        read::valid_rows(session, "dead_address", &["channel"], statement::DEAD_ADDRESSES, params)?;
     Ok(audience::candidates(pages, found, &preferences, &dead))
 }
 

@@ -6,7 +6,7 @@ use campanile_domain::id::{EventId, UserRef};
 use rusqlite::named_params;
 
 use super::{Sqlite, audience, statement};
-use crate::stored;
+use crate::decode;
 use crate::{ContextStore, Contexts, StoreError};
 
 #[async_trait]
@@ -17,7 +17,7 @@ impl ContextStore for Sqlite {
             for event_id in events {
                 let params = named_params! { ":event_id": event_id.as_str() };
                 let event = session
-                    .first(statement::KNOWN_EVENT, params, |row| stored::decided_event(row, "priority"))?;
+                    .first(statement::KNOWN_EVENT, params, |row| decode::decided_event(row, "priority"))?;
                 contexts.events.extend(event.map(|event| (event_id, event)));
             }
             for user in users {

@@ -56,7 +56,7 @@ fn matching<T>(
         return session.all(statement::LIST_DEAD_LETTERS, &params[..], read);
     };
     params.push((":event_id", event_id));
-    session.all(statement::LIST_DEAD_LETTERS_OF, &params[..], read)
+    session.all(statement::LIST_DEAD_LETTERS_OF_EVENT, &params[..], read)
 }
 
 /// Rows that wait for a chunk, by event, queue and lane: the rows of one event lie together.

@@ -11,7 +11,7 @@ use rusqlite::named_params;
 
 use super::session::Session;
 use super::{Sqlite, settle, statement};
-use crate::stored;
+use crate::decode;
 use crate::{Acceptance, DeadLetter, EventStore, StoreError};
 
 #[async_trait]
@@ -128,7 +128,7 @@ fn accept(session: &Session, now: &str, events: &[NewEvent]) -> Result<Acceptanc
 /// The body hash of this id, from a stored event or from what is remembered.
 fn known_body(session: &Session, event_id: &EventId) -> Result<Option<BodyHash>, StoreError> {
     let params = named_params! { ":event_id": event_id.as_str() };
-    if let Some(hash) = session.first(statement::KNOWN_EVENT, params, |row| Ok(stored::body_hash(row)))? {
+    if let Some(hash) = session.first(statement::KNOWN_EVENT, params, |row| Ok(decode::body_hash(row)))? {
         return Ok(Some(hash));
     }
     session.first(statement::KNOWN_HASH, params, |row| Ok(BodyHash::stored(row.get::<_, String>(0)?)))

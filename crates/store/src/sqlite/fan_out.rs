@@ -17,8 +17,8 @@ use serde_json::json;
 use super::claimed_events::ClaimedEventsGuard;
 use super::session::Session;
 use super::{Sqlite, audience, event, outbox, settle, statement};
+use crate::decode::{self, ClaimedRow};
 use crate::fan_out::unreadable;
-use crate::stored::{self, ClaimedRow};
 use crate::{
     AudienceReader, Chunk, ChunkId, Claim, ClaimedEvent, DeadLetter, FanOutClaim, FanOutCommit, FanOutStep,
     FanOutStore, NewChunk, StoreError,
@@ -62,7 +62,7 @@ fn claimed(
     claim: &Claim,
     extra: usize,
 ) -> Result<Vec<Result<ClaimedRow, Unreadable>>, StoreError> {
-    let read = |row: &Row| match stored::claimed_event(row) {
+    let read = |row: &Row| match decode::claimed_event(row) {
         Ok(event) => Ok(Ok(event)),
         Err(error) => Unreadable::new(row, &error).map(Err),
     };

@@ -22,9 +22,9 @@ impl InstanceStore for Sqlite {
         .await
     }
 
-    async fn heartbeat(&self, InstanceId(id): InstanceId) -> Result<(), StoreError> {
+    async fn write_probe(&self, InstanceId(id): InstanceId) -> Result<(), StoreError> {
         self.write(move |session, now| {
-            let rows = session.change(statement::HEARTBEAT, named_params! { ":id": id, ":now": now })?;
+            let rows = session.change(statement::WRITE_PROBE, named_params! { ":id": id, ":now": now })?;
             expect_one_row(rows.try_into().unwrap_or(u64::MAX))
         })
         .await

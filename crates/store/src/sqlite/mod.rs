@@ -10,8 +10,8 @@ mod event;
 mod examine;
 mod fan_out;
 mod instance;
-mod lease;
 pub mod lock;
+mod named_lease;
 mod outbox;
 mod queue_age;
 mod read;
@@ -162,7 +162,7 @@ impl Store for Sqlite {
     async fn identity(&self) -> Result<String, StoreError> {
         let made_at = |row: &Row| Ok(row.get::<_, String>(0)?);
         let made_at =
-            self.read(move |session| session.first(statement::TABLES_MADE_AT, &[], made_at)).await?;
+            self.read(move |session| session.first(statement::DATABASE_IDENTITY, &[], made_at)).await?;
         Ok(identity(&[&made_at.unwrap_or_default()]))
     }
 }

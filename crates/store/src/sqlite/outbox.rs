@@ -18,8 +18,8 @@ use super::event::open_events;
 use super::session::Session;
 use super::{Sqlite, settle, statement};
 use crate::columns::Columns;
+use crate::decode;
 use crate::outbox::REPUBLISH_PAGE_EVENTS;
-use crate::stored;
 use crate::{Chunk, ChunkId, ChunkRow, DeadLetter, OutboxStore, RepublishCursor, Republished, StoreError};
 
 #[async_trait]
@@ -113,10 +113,10 @@ fn claim(session: &Session, now: &str, queue: &Queue, lease: Duration) -> Result
         let seq = EventSeq(row.get("id")?);
         let event = match events.get(&seq) {
             Some(event) => Arc::clone(event),
-            None => Arc::new(stored::decided_event(row, "event_priority")?),
+            None => Arc::new(decode::decided_event(row, "event_priority")?),
         };
         events.insert(seq, Arc::clone(&event));
-        Ok(ChunkRow { row: stored::outbox_row(row, &event)?, event })
+        Ok(ChunkRow { row: decode::outbox_row(row, &event)?, event })
     })?;
     Ok(Some(chunk))
 }
@@ -147,9 +147,9 @@ fn count_refusal(
         ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(), ":error": error,
         ":max": max,
     };
-    let counted = session.first(statement::REFUSE_ROW, params, |row| {
+    let counted = session.first(statement::COUNT_REFUSAL, params, |row| {
         let failed = row.get::<_, Option<String>>("status")?.is_some();
-        Ok((failed, row.get::<_, String>("event_id")?, stored::recipient_of(row)?))
+        Ok((failed, row.get::<_, String>("event_id")?, decode::recipient_of(row)?))
     })?;
     let Some((failed, event_id, recipient)) = counted else { return Ok(Refused::AlreadyFinal) };
     if !failed {
@@ -184,9 +184,9 @@ fn republish(
             ":channel": last_row.map(|(_, channel)| channel.as_str()).unwrap_or_default(),
         };
         let rows = session.all(statement::LOST_ROWS, params, |row| {
-            let (key, priority): (_, Priority) = (stored::key_of(row)?, row.parsed("priority")?);
+            let (key, priority): (_, Priority) = (decode::key_of(row)?, row.parsed("priority")?);
             lost.entry((Queue::named(row.str("queue")?), priority.lane())).or_default().push(key);
-            Ok((stored::recipient_of(row)?, key.channel))
+            Ok((decode::recipient_of(row)?, key.channel))
         })?;
         found += rows.len();
         end = rows.into_iter().next_back().map(|row| RepublishCursor { seq: *seq, row: Some(row) }).or(end);

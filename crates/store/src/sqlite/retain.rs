@@ -10,8 +10,8 @@ use rusqlite::named_params;
 use super::session::Session;
 use super::{Sqlite, statement};
 use crate::columns::Columns;
+use crate::decode;
 use crate::retain::{MAX_PAGE_EVENTS, advanced_horizon, effective_horizon};
-use crate::stored;
 use crate::{Horizon, RetainStore, Retained, StoreError};
 
 #[async_trait]
@@ -119,7 +119,7 @@ fn delete_event(
         return Ok(false);
     }
     let this_event = named_params! { ":id": id };
-    if session.first(statement::ROWS_LEFT, this_event, |_| Ok(()))?.is_some() {
+    if session.first(statement::HAS_ROWS, this_event, |_| Ok(()))?.is_some() {
         return Ok(true);
     }
     for sql in [
@@ -144,7 +144,7 @@ fn delete_event(
 /// Deletes finished rows, each with its send, and with its notification if it is the last row of that.
 fn delete_rows(session: &Session, id: i64, budget: &mut Budget) -> Result<(), StoreError> {
     let params = named_params! { ":id": id, ":limit": budget.left() };
-    let rows = session.all(statement::FINAL_ROWS, params, |row| {
+    let rows = session.all(statement::FINISHED_ROWS, params, |row| {
         Ok((row.get::<_, String>("notification_id")?, row.get::<_, String>("channel")?))
     })?;
     for (notification_id, channel) in rows {
@@ -169,7 +169,7 @@ fn delete_rows(session: &Session, id: i64, budget: &mut Budget) -> Result<(), St
 /// Keeps the id of an event for ever, and its hash if the body could be read.
 fn remember(session: &Session, now: &str, id: i64) -> Result<(), StoreError> {
     let params = named_params! { ":id": id };
-    let hash = session.first(statement::EVENT_WITHOUT_PROCESSED, params, |row| Ok(stored::body_hash(row)))?;
+    let hash = session.first(statement::EVENT_WITHOUT_PROCESSED, params, |row| Ok(decode::body_hash(row)))?;
     let Some(hash) = hash else { return Ok(()) };
     let params = named_params! { ":id": id, ":body_hash": hash.as_str(), ":now": now };
     session.change(statement::REMEMBER_EVENT, params).map(drop)

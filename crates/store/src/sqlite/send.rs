@@ -20,8 +20,8 @@ use super::outbox::lease_until;
 use super::session::Session;
 use super::{Sqlite, settle, statement};
 use crate::columns::Columns;
+use crate::decode;
 use crate::send::address_hash;
-use crate::stored;
 use crate::{
     ClaimId, ExpiredClaim, FailedMessage, Instance, InstanceId, NewSend, Receipt, Received, ReceivedKey,
     SendJob, SendStore, Settled, Settlement, StoreError,
@@ -175,8 +175,8 @@ impl SendStore for Sqlite {
             })?;
             let jobs = |(claim, notifications): (ClaimId, String)| {
                 let params = named_params! { ":notifications": notifications, ":lease": claim.0 };
-                let jobs = session.all(statement::CLAIMED_JOBS, params, |row| {
-                    stored::started_job(&InOrder::new(row), claim)
+                let jobs = session.all(statement::CLAIMED_SENDS, params, |row| {
+                    decode::started_job(&InOrder::new(row), claim)
                 })?;
                 Ok(ExpiredClaim { claim, jobs })
             };
@@ -217,10 +217,8 @@ fn remove_dead_addresses(session: &Session, jobs: &mut [SendJob]) -> Result<(), 
         .flat_map(|job| job.addresses().map(|address| (job.key.channel.as_str(), address)))
         .collect();
     let params = named_params! { ":addresses": json!(addresses).to_string() };
-    let dead: HashSet<String> = session
-        .all(statement::DEAD_ADDRESSES_OF, params, |row| Ok(row.get("address")?))?
-        .into_iter()
-        .collect();
+    let dead: HashSet<String> =
+        session.all(statement::DEAD_ADDRESSES, params, |row| Ok(row.get("address")?))?.into_iter().collect();
     for job in jobs {
         job.remove_addresses(|address| dead.contains(address));
     }
@@ -266,7 +264,7 @@ impl ReceiveBatch<'_, '_> {
         };
         let found = session.first(statement::RECEIVE_ROW, params, |row| {
             let row = InOrder::new(row);
-            let job = stored::job(&row, self.claim)?;
+            let job = decode::job(&row, self.claim)?;
             let ended = row.maybe_str("status")?.is_some();
             let written = known.is_none() && !ended && write_notification(session, now, &job, &row)?;
             Ok((job, ended, written))
@@ -372,7 +370,7 @@ fn fail(session: &Session, now: &str, failed: &FailedMessage) -> Result<(), Stor
             ":error": failed.failure.to_string(),
         };
         row = session.first(statement::FAIL_ROW, params, |row| {
-            Ok((row.get::<_, String>("event_id")?, stored::recipient_of(row)?))
+            Ok((row.get::<_, String>("event_id")?, decode::recipient_of(row)?))
         })?;
     }
     settle::insert_dead_letter(session, now, &failed.dead_letter(row))
@@ -419,5 +417,5 @@ fn start(
         ":notification_id": notification_id, ":channel": channel.as_str(),
         ":many_addresses": channel.has_many_addresses(),
     };
-    session.first(statement::SEND_JOB, params, |row| stored::due_job(&InOrder::new(row), claim))
+    session.first(statement::SEND_JOB, params, |row| decode::due_job(&InOrder::new(row), claim))
 }

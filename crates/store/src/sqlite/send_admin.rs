@@ -10,8 +10,8 @@ use serde_json::json;
 use super::session::Session;
 use super::{Sqlite, settle, statement};
 use crate::columns::Columns;
+use crate::decode;
 use crate::send_admin::{ScannedSend, SendOrder, SendToResolve, scanned_send};
-use crate::stored;
 use crate::{InstanceId, Resolution, Resolved, SendAdminStore, SendFilter, SendPage, StoreError};
 
 #[async_trait]
@@ -47,7 +47,7 @@ fn scan(session: &Session, filter: &SendFilter) -> Result<Vec<ScannedSend>, Stor
             let params = named_params! {
                 ":after": from(&["", "", ""]), ":limit": limit, ":event_id": filter.event_id,
             };
-            session.all(statement::LIST_SENDS_OF, params, |row| scanned_send(row))
+            session.all(statement::LIST_SENDS_OF_EVENT, params, |row| scanned_send(row))
         }
         SendOrder::InDoubtSince => {
             let params = named_params! { ":after": from(&["", "", ""]), ":limit": limit };
@@ -76,7 +76,7 @@ fn find(session: &Session, key: SendKey) -> Result<Option<SendToResolve>, StoreE
             status: row.parsed("status")?,
             provider: row.get("provider")?,
             event_id: row.get("event_id")?,
-            recipient: stored::recipient_of(row)?,
+            recipient: decode::recipient_of(row)?,
             lane: row.parsed::<Priority>("priority")?.lane(),
         })
     })

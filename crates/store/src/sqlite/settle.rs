@@ -87,7 +87,7 @@ fn write_addresses(session: &Session, now: &str, settlement: &Settlement) -> Res
             ":notification_id": notification_id.to_string(), ":channel": channel.as_str(), ":address": done.address,
             ":outcome": outcome, ":external_id": external_id, ":error": error, ":at": now,
         };
-        session.change(statement::PUT_SEND_ADDRESS, params)?;
+        session.change(statement::UPSERT_SEND_ADDRESS, params)?;
     }
     for (address, reason) in settlement.dead() {
         let params = named_params! { ":channel": channel.as_str(), ":address": address, ":reason": reason, ":at": now };

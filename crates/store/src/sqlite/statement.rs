@@ -19,7 +19,7 @@ statements! {
     INSERT_OUTBOX = "fan_out/insert_outbox";
     WRITE_PROCESSED = "fan_out/write_processed";
 
-    DEAD_ADDRESSES_OF = "audience/dead_addresses_of";
+    DEAD_ADDRESSES = "audience/dead_addresses";
     GROUP_SETTINGS = "audience/group_settings";
     GROUPS = "audience/groups";
     PAGE_ENTITY = "audience/page_entity";
@@ -34,12 +34,12 @@ statements! {
     DELETE_CHUNK = "outbox/delete_chunk";
     INSERT_CHUNK = "outbox/insert_chunk";
     LOST_ROWS = "outbox/lost_rows";
-    REFUSE_ROW = "outbox/refuse_row";
+    COUNT_REFUSAL = "outbox/count_refusal";
     RELEASE_CHUNK = "outbox/release_chunk";
     RELEASE_CHUNKS = "outbox/release_chunks";
 
     CANCEL_ROW = "send/cancel_row";
-    CLAIMED_JOBS = "send/claimed_jobs";
+    CLAIMED_SENDS = "send/claimed_sends";
     DELETE_CLAIM = "send/delete_claim";
     EXPIRE_LEASES = "send/expire_leases";
     EXPIRED_CLAIMS = "send/expired_claims";
@@ -62,7 +62,7 @@ statements! {
     INSERT_CAPTURED = "settle/insert_captured";
     INSERT_DEAD_ADDRESS = "settle/insert_dead_address";
     INSERT_DEAD_LETTER = "settle/insert_dead_letter";
-    PUT_SEND_ADDRESS = "settle/put_send_address";
+    UPSERT_SEND_ADDRESS = "settle/upsert_send_address";
     SETTLE_SEND = "settle/settle_send";
     WRITE_HISTORY = "settle/write_history";
 
@@ -75,13 +75,13 @@ statements! {
     LIST_SENDS_IN_DOUBT = "send_admin/list_sends_in_doubt";
     LIST_DUE = "send_admin/list_due";
     LIST_SENDS = "send_admin/list_sends";
-    LIST_SENDS_OF = "send_admin/list_sends_of";
+    LIST_SENDS_OF_EVENT = "send_admin/list_sends_of_event";
     RESOLVE_SEND = "send_admin/resolve_send";
 
     EVENT_STATUS = "dead_letter/event_status";
     DEAD_LETTER_ROW = "dead_letter/dead_letter_row";
     LIST_DEAD_LETTERS = "dead_letter/list_dead_letters";
-    LIST_DEAD_LETTERS_OF = "dead_letter/list_dead_letters_of";
+    LIST_DEAD_LETTERS_OF_EVENT = "dead_letter/list_dead_letters_of_event";
     MARK_REPLAYED = "dead_letter/mark_replayed";
     REOPEN_EVENT = "dead_letter/reopen_event";
     REPLAY_EVENT = "dead_letter/replay_event";
@@ -90,7 +90,7 @@ statements! {
     UPDATE_ROW_TEXT = "dead_letter/update_row_text";
 
     LIST_CAPTURED = "trace/list_captured";
-    LIST_CAPTURED_OF = "trace/list_captured_of";
+    LIST_CAPTURED_OF_EVENT = "trace/list_captured_of_event";
     TRACE_DEAD_LETTERS = "trace/trace_dead_letters";
     TRACE_EVENT = "trace/trace_event";
     TRACE_NOTIFICATIONS = "trace/trace_notifications";
@@ -98,7 +98,7 @@ statements! {
     TRACE_RECIPIENTS = "trace/trace_recipients";
     TRACE_PROCESSED = "trace/trace_processed";
     TRACE_SENDS = "trace/trace_sends";
-    TRACE_USERS = "trace/trace_users";
+    TRACE_PAGE_END = "trace/trace_page_end";
 
     QUEUE_AGES = "queue_age/queue_ages";
 
@@ -122,19 +122,19 @@ statements! {
     READ_HORIZON = "retain/read_horizon";
     REMEMBER_EVENT = "retain/remember_event";
     RETAIN_PAGE = "retain/retain_page";
-    FINAL_ROWS = "retain/final_rows";
-    ROWS_LEFT = "retain/rows_left";
+    FINISHED_ROWS = "retain/finished_rows";
+    HAS_ROWS = "retain/has_rows";
 
-    ACQUIRE_LEASE = "lease/acquire_lease";
-    LEASE_HOLDER = "lease/lease_holder";
-    RELEASE_LEASE = "lease/release_lease";
-    RELEASE_LEASES = "lease/release_leases";
+    ACQUIRE_LEASE = "named_lease/acquire_lease";
+    LEASE_HOLDER = "named_lease/lease_holder";
+    RELEASE_LEASE = "named_lease/release_lease";
+    RELEASE_LEASES = "named_lease/release_leases";
 
-    HEARTBEAT = "instance/heartbeat";
+    WRITE_PROBE = "instance/write_probe";
     REGISTER_INSTANCE = "instance/register_instance";
 
     DEFAULT_SETTINGS = "rule/default_settings";
     RULE_VERSION = "rule/rule_version";
 
-    TABLES_MADE_AT = "database/tables_made_at";
+    DATABASE_IDENTITY = "database/database_identity";
 }

@@ -10,7 +10,7 @@ use super::{Sqlite, statement};
 use crate::{
     CapturedRow, DeadLetterRow, EventFilter, ListedEvent, StoreError, Trace, TraceFilter, TraceStore,
 };
-use crate::{dead_letter, send_row, stored, trace};
+use crate::{dead_letter, decode, send_row, trace};
 
 #[async_trait]
 impl TraceStore for Sqlite {
@@ -42,7 +42,8 @@ impl TraceStore for Sqlite {
         self.read(move |session| {
             if let Some(event_id) = event_id {
                 let params = named_params! { ":event_id": event_id, ":after": after, ":limit": limit };
-                return session.all(statement::LIST_CAPTURED_OF, params, |row| trace::captured_row(row));
+                return session
+                    .all(statement::LIST_CAPTURED_OF_EVENT, params, |row| trace::captured_row(row));
             }
             let params = named_params! { ":after": after, ":limit": limit };
             session.all(statement::LIST_CAPTURED, params, |row| trace::captured_row(row))
@@ -141,7 +142,7 @@ fn page(session: &Session, event_id: &str, filter: &TraceFilter) -> Result<Optio
         let params = named_params! {
             ":event_id": event_id, ":first_type": first.0, ":first_id": first.1, ":limit": limit,
         };
-        session.first(statement::TRACE_USERS, params, |row| stored::recipient_of(row))
+        session.first(statement::TRACE_PAGE_END, params, |row| decode::recipient_of(row))
     };
     let first = filter.after.as_ref().map(first_after).unwrap_or_default();
     let Some(last) = last_from(&first, filter.limit)? else { return Ok(None) };

@@ -48,7 +48,7 @@ pub fn write_attempt(model: &Delivering, state: &mut State, i: usize, a: usize) 
     delete_claim(state, token);
 }
 
-/// `expired_claims.sql` and `claimed_jobs.sql`, in one snapshot. Nothing is changed yet.
+/// `expired_claims.sql` and `claimed_sends.sql`, in one snapshot. Nothing is changed yet.
 pub fn find_expired(state: &mut State, i: usize, claim: usize) {
     let token = state.database.claims[claim].token;
     let mut sends = state.database.sends.iter().enumerate();

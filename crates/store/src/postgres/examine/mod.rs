@@ -137,7 +137,7 @@ impl Session {
 
     /// A user who may not read the tables gets no identity.
     async fn identity(&mut self) -> Identity {
-        let rows = self.ask(statement::TABLES_MADE_AT, &[]).await.unwrap_or_default();
+        let rows = self.ask(statement::DATABASE_IDENTITY, &[]).await.unwrap_or_default();
         rows.first().map_or(Identity::Unknown, |row| Identity::Known(identity(&[row.get(0), row.get(1)])))
     }
 

@@ -2,13 +2,13 @@
 //! databases share.
 
 mod claim;
+mod connection_errors;
 mod guide;
 mod hot;
-mod long_reader;
+mod long_transaction;
 mod migrate;
 mod plan;
 mod producer;
-mod reach;
 mod recipient_view;
 mod role;
 mod seed;

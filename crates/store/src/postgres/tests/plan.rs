@@ -58,7 +58,7 @@ const INDEXES: &[(&str, &str)] = &[
     ("send_admin/list_sends_in_doubt", "send_in_doubt_pkey"),
     ("send_admin/list_due", "send_due_pkey"),
     ("send_admin/list_sends", "send_pkey"),
-    ("send_admin/list_sends_of", "outbox_recipient"),
+    ("send_admin/list_sends_of_event", "outbox_recipient"),
     ("outbox/lost_rows", "outbox_recipient"),
     ("event/close_complete", "event_outbox_pkey"),
     ("event/close_events", "event_outbox_event_id_key"),

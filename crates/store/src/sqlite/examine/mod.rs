@@ -64,7 +64,8 @@ pub(super) fn examine(path: &Path) -> Examined {
         Ok(schema) => {
             findings.push(schema.finding(Ok(())));
             findings.extend(backlog(&connection));
-            let made_at = connection.query_row(statement::TABLES_MADE_AT, [], |row| row.get::<_, String>(0));
+            let made_at =
+                connection.query_row(statement::DATABASE_IDENTITY, [], |row| row.get::<_, String>(0));
             made_at.map_or(Identity::Unknown, |made_at| Identity::Known(identity(&[&made_at])))
         }
         Err(why) => {

@@ -16,7 +16,7 @@ const EXPECTED_SCANS: &[(&str, &str, &str)] = &[
     ("send_admin/list_sends_in_doubt", "SCAN k", "a page of sends"),
     ("send_admin/list_due", "SCAN k", "a page of sends"),
     ("send_admin/list_sends", "SCAN k", "a page of sends"),
-    ("send_admin/list_sends_of", "SCAN k", "a page of sends"),
+    ("send_admin/list_sends_of_event", "SCAN k", "a page of sends"),
     (
         "event/open_events",
         "SCAN event_outbox USING INDEX event_outbox_continuing",
@@ -40,7 +40,7 @@ const EXPECTED_SCANS: &[(&str, &str, &str)] = &[
     ),
     ("outbox/release_chunks", "SCAN publish_chunk", "once, at start, and only what waits has a chunk"),
     ("rule/rule_version", "SCAN rule_version", "it has one row"),
-    ("trace/trace_users", "SCAN (subquery-1)", "a page of users"),
+    ("trace/trace_page_end", "SCAN (subquery-1)", "a page of users"),
 ];
 
 /// Listings walk the key from its beginning, and stop at their limit.
@@ -53,8 +53,8 @@ const EXPECTED_SORTS: &[(&str, &str)] = &[
     ("send_admin/list_sends_in_doubt", "a page of sends"),
     ("send_admin/list_due", "a page of sends"),
     ("send_admin/list_sends", "a page of sends"),
-    ("send_admin/list_sends_of", "a page of sends"),
-    ("trace/trace_users", "a page of users"),
+    ("send_admin/list_sends_of_event", "a page of sends"),
+    ("trace/trace_page_end", "a page of users"),
     ("event/open_events", "a page of events, and large ones that are under way"),
 ];
 
@@ -233,7 +233,7 @@ fn no_check_of_a_written_row_builds_a_b_tree() {
         "fan_out/write_processed",
         "send/receive_send",
         "send/start_send",
-        "settle/put_send_address",
+        "settle/upsert_send_address",
         "settle/settle_send",
     ] {
         let (_, sql) = statement::ALL.iter().find(|(statement, _)| *statement == name).unwrap();
