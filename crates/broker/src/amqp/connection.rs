@@ -20,7 +20,7 @@ use super::channel::{Channel, Listener, Slot};
 use super::codec::Malformed;
 use super::content::{Header, Incoming};
 use super::handshake::{Login, Negotiated, negotiate};
-use super::io::{BODY, Frames, HEADER, METHOD, WRITE_PROBE, Wire, put_frame};
+use super::io::{BODY, Frames, HEADER, HEARTBEAT, METHOD, Wire, put_frame};
 use super::method::{Request, ServerMethod};
 use super::{Fault, MAX_KEPT_BODY_BYTES, io};
 
@@ -200,7 +200,7 @@ async fn run_writer(
             if timeout(heartbeat_every, shared.filled.notified()).await.is_ok() {
                 continue;
             }
-            put_frame(&mut batch, WRITE_PROBE, 0, |_| {});
+            put_frame(&mut batch, HEARTBEAT, 0, |_| {});
         }
         let ended = shared.fault.subscribe();
         let written = async {
@@ -263,7 +263,7 @@ impl Reader<'_> {
             METHOD => self.method(frame.channel, ServerMethod::read(frame.payload)?),
             HEADER => self.header(frame.channel, Header::read(frame.payload)?),
             BODY => self.body(frame.channel, frame.payload),
-            WRITE_PROBE => Ok(()),
+            HEARTBEAT => Ok(()),
             _ => Err(Malformed.into()),
         }
     }

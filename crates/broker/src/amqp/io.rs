@@ -13,7 +13,7 @@ use super::codec::put_sized;
 pub(super) const METHOD: u8 = 1;
 pub(super) const HEADER: u8 = 2;
 pub(super) const BODY: u8 = 3;
-pub(super) const WRITE_PROBE: u8 = 8;
+pub(super) const HEARTBEAT: u8 = 8;
 const FRAME_END: u8 = 0xce;
 /// Kind, channel and length, in front of the payload.
 const HEAD_BYTES: usize = 7;

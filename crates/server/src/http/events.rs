@@ -23,7 +23,7 @@ use super::{App, Problem, explain, send_rows};
 
 const MAX_EVENTS: usize = 1_000;
 /// Users of one page of a trace. With five channels this is at most 1,000 rows.
-const TRACE_PAGE_END: usize = 200;
+const TRACE_USERS: usize = 200;
 
 pub async fn accept(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
     let received = body::read(&headers, body).await?;
@@ -107,7 +107,7 @@ pub async fn trace(
         return Err(no_such());
     }
     let event_id = EventId::stored(id.clone());
-    let filter = TraceFilter { user: user.clone(), after, limit: TRACE_PAGE_END };
+    let filter = TraceFilter { user: user.clone(), after, limit: TRACE_USERS };
     let trace = app.engine.trace(&event_id, filter).await?.ok_or_else(no_such)?;
     let Trace { event, processed, recipients, mut outbox, notifications, sends, dead_letters, next, .. } =
         trace;
