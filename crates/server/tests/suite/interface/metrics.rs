@@ -59,6 +59,19 @@ fn selected(text: &str) -> Vec<(&str, &str)> {
     found
 }
 
+/// For each alert, the metrics of its expression and the labels by which it groups. Prometheus adds `instance`, and `le`
+/// belongs to histograms.
+fn grouped(text: &str) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)> {
+    let expressions = text.split("expr:").skip(1).filter_map(|alert| alert.split("for:").next());
+    expressions.map(|expression| (words(expression, "campanile_"), groups(expression))).collect()
+}
+
+fn groups(expression: &str) -> BTreeSet<&str> {
+    let groups = expression.split("by (").skip(1).filter_map(|rest| rest.split(')').next());
+    let labels = groups.flat_map(|group| group.split(',').map(str::trim));
+    labels.filter(|label| !["instance", "le"].contains(label)).collect()
+}
+
 /// The metric of a histogram's buckets, sum and count.
 fn metric_of<'a>(series: &'a str, text: &str) -> &'a str {
     let whole = ["_bucket", "_sum", "_count"].iter().find_map(|end| series.strip_suffix(end));
@@ -89,6 +102,15 @@ async fn a_fresh_server_has_every_metric_of_the_guide_and_of_the_alerts(backend:
     for (name, label) in selected(ALERTS) {
         let is_served = |line: &&str| line.starts_with(&format!("{name}{{")) && line.contains(label);
         assert!(series.iter().any(is_served), "no series of {name} has {label}");
+    }
+    for (metrics, labels) in grouped(ALERTS) {
+        for label in labels {
+            let has_label = |line: &&str| {
+                metrics.iter().any(|name| line.starts_with(&format!("{name}{{")))
+                    && line.contains(&format!("{label}=\""))
+            };
+            assert!(series.iter().any(has_label), "no series of {metrics:?} has the label {label}");
+        }
     }
     for name in names {
         assert!(text.contains(&format!("# HELP {name} ")), "{name} does not say what it means");
