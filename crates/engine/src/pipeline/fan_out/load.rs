@@ -181,7 +181,8 @@ impl Load {
     pub fn fail(&mut self, purpose: Purpose, retry_at: Instant, now: Instant) {
         match purpose {
             Purpose::New | Purpose::Chunk => {
-                (self.round, self.not_before) = (Round::Ended, retry_at);
+                // The round may have been announced, and its events still wait: they don't wait for the next poll.
+                (self.round, self.not_before, self.next_poll) = (Round::Ended, retry_at, retry_at);
             }
             Purpose::Extra => self.extra = false,
             Purpose::OvertakeUrgent | Purpose::OvertakeOthers => self.end_overtaking(now),
@@ -338,6 +339,16 @@ mod tests {
         load.signal();
         assert_eq!(waits(&load, now), Some(now + MS));
         assert_eq!(run(&mut load, 1, now + MS), Purpose::New);
+    }
+
+    #[test]
+    fn a_failed_round_that_was_announced_does_not_wait_for_the_next_poll() {
+        let now = Instant::now();
+        let mut load = Load { next_poll: now + POLL_INTERVAL, ..load(now) };
+        load.signal();
+        load.begin(Purpose::New, now);
+        load.fail(Purpose::New, now + MS, now);
+        assert_eq!(waits(&load, now), Some(now + MS));
     }
 
     #[test]

@@ -68,8 +68,10 @@ pub async fn run(workers: Arc<FanOutWorkers>, stop: CancellationToken) {
             in_progress = workers.next() => in_progress,
         };
         let database = &workers.engine.signals.database;
+        let ends_round = in_progress.task.purpose == Purpose::Chunk;
         match workers.run_batch(in_progress).await {
-            Ok(_) => database.record_success("fan_out"),
+            Ok(_) if ends_round => database.record_success("fan_out"),
+            Ok(_) => {}
             Err(error) => database.record_failure("fan_out", &error),
         }
     }
@@ -206,7 +208,8 @@ impl State {
         }
         self.update_queues(handover, now);
         self.load.burst = self.burst.record(report.events, now);
-        if report.events > 0 {
+        // Not before the round has ended well: its chunk may fail each time, while new events succeed.
+        if task.purpose == Purpose::Chunk {
             self.backoff.reset();
         }
         self.load.end(task, report, now);
@@ -231,9 +234,9 @@ struct InProgress<'a> {
 
 impl InProgress<'_> {
     fn end(mut self, report: &Report) {
-        self.ended = true;
         let handover = &self.workers.handover;
         self.workers.update(|state, now| state.end(&self.task, report, handover, now));
+        self.ended = true;
     }
 }
 
