@@ -142,8 +142,9 @@ fn event(status: EventStatus) -> Result<(), Skipped> {
 
 fn unsent(row: RowState) -> Result<(), Skipped> {
     match (row.status, row.send) {
+        // Also one that was received at the moment at which it failed. Published again, it is recognised.
+        (Some(OutboxStatus::Failed), _) => Ok(()),
         (_, Some(_)) => Err(Skipped::because("its message was already received")),
-        (Some(OutboxStatus::Failed), None) => Ok(()),
         (Some(status), None) => Err(Skipped(format!("its row is {}", status.as_str()))),
         (None, None) => Err(Skipped::because("its row is already being published")),
     }
@@ -205,12 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_failed_row_without_a_send_is_published_again() {
+    fn only_a_failed_row_is_published_again() {
         let dead_letter = dead_letter("publish", true, true);
-        let failed = Some(OutboxStatus::Failed);
-        assert_eq!(dead_letter.replay(row(failed, None), None), Ok(Replay::Row { text: None }));
+        for send in [None, Some(SendStatus::Sent)] {
+            let failed = row(Some(OutboxStatus::Failed), send);
+            assert_eq!(dead_letter.replay(failed, None), Ok(Replay::Row { text: None }));
+        }
         for (status, send) in
-            [(failed, Some(SendStatus::Failed)), (None, None), (Some(OutboxStatus::Cancelled), None)]
+            [(None, None), (None, Some(SendStatus::Failed)), (Some(OutboxStatus::Cancelled), None)]
         {
             assert!(dead_letter.replay(row(status, send), None).is_err(), "{status:?} {send:?}");
         }

@@ -340,6 +340,20 @@ pub async fn a_closed_event_is_open_until_its_replayed_row_arrives(fixture: &Fix
     assert!(fixture.trace("a").await.event.row.processed_at.is_some());
 }
 
+/// As when the broker refuses a message that another instance is just receiving.
+pub async fn a_row_that_failed_and_was_received_all_the_same_is_repaired_by_a_replay(fixture: &Fixture) {
+    let refused = row("a", &customer("42"), Email);
+    fixture.refused("a", std::slice::from_ref(&refused)).await;
+    replay_all(fixture, 1).await;
+    reset_replays(fixture).await;
+    fixture.receive(&[claimed(refused.key)]).await;
+    fixture.execute("UPDATE outbox SET status = 'FAILED', last_error = 'REFUSED: no route'").await;
+    assert_eq!(fixture.outbox_statuses("a").await, [OutboxStatus::Failed]);
+    replay_all(fixture, 1).await;
+    assert_eq!(fixture.outbox_statuses("a").await, [OutboxStatus::Delivered]);
+    assert_eq!(fixture.receive(&[claimed(refused.key)]).await.redelivered, 1);
+}
+
 pub async fn an_event_that_is_not_closed_stays_so_when_its_row_is_replayed(fixture: &Fixture) {
     fixture.accept(&[event("a")]).await;
     let claimed = fixture.claim_new().await;

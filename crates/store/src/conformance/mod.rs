@@ -235,6 +235,7 @@ macro_rules! for_each_check {
             dead_letter::a_refused_row_that_is_replayed_waits_in_a_chunk
             dead_letter::a_row_that_was_not_received_and_is_replayed_waits_in_a_chunk
             dead_letter::a_closed_event_is_open_until_its_replayed_row_arrives
+            dead_letter::a_row_that_failed_and_was_received_all_the_same_is_repaired_by_a_replay
             dead_letter::an_event_that_is_not_closed_stays_so_when_its_row_is_replayed
             dead_letter::a_failed_send_that_is_replayed_is_due_now_with_all_its_attempts
             dead_letter::a_replayed_send_has_its_lane
