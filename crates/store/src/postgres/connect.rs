@@ -19,6 +19,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::StoreError;
 use crate::error::explained;
 
+/// The class of SQLSTATE of a violated constraint.
+const CONSTRAINT_VIOLATION: &str = "23";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection is given up after the other end was silent for this long.
 const PEER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -208,11 +210,15 @@ pub fn error(error: tokio_postgres::Error) -> StoreError {
         let cause = explained(text, error);
         return if conversion { StoreError::Refused(cause) } else { StoreError::Unavailable(cause) };
     };
+    let code = db.code().clone();
+    if code.code().starts_with(CONSTRAINT_VIOLATION) {
+        // The detail quotes the whole row, addresses and payloads included. The message names the constraint.
+        return StoreError::Refused(db.message().into());
+    }
     let text = match db.detail() {
         Some(detail) => format!("{}: {detail}", db.message()),
         None => db.message().to_owned(),
     };
-    let code = db.code().clone();
     match &code {
         // A plan that DDL made useless, or a server behind a proxy that never saw the statement: the next try makes a
         // new one.
@@ -222,7 +228,7 @@ pub fn error(error: tokio_postgres::Error) -> StoreError {
         code => match &code.code()[..2] {
             // The last ones come from functions and triggers of the business, behind its view of recipients for
             // example.
-            "21" | "22" | "23" | "54" | "2F" | "38" | "39" | "44" | "P0" => {
+            "21" | "22" | "54" | "2F" | "38" | "39" | "44" | "P0" => {
                 StoreError::Refused(explained(text, error))
             }
             "28" | "3D" | "3F" | "42" => {

@@ -1,8 +1,10 @@
-//! Tests the messages that an operator sees if a database cannot be reached or used. They never contain the password.
+//! Tests the messages that an operator sees if a database cannot be reached or used. They contain neither the password
+//! nor the data of a row.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
+use crate::StoreError;
 use crate::postgres::test_database::Database;
 use crate::postgres::{Postgres, PostgresConfig};
 
@@ -75,4 +77,26 @@ fn refuse(mut stream: TcpStream) {
     let fields = b"SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed for user \"anna\"\0\0";
     let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
     stream.write_all(&[b"E", &length[..], fields].concat()).unwrap();
+}
+
+/// PostgreSQL's own detail quotes the whole row. Errors are logged, kept in dead letters, and answered.
+#[tokio::test]
+async fn a_violated_constraint_is_named_without_the_row() {
+    let store = Database::new().await.open().await;
+    let insert = "INSERT INTO campanile.recipient (user_type, user_id, email)
+                  VALUES (NULL, '1', 'anna@example.com')";
+    let error = with_sources(&store.execute(insert, &[]).await.unwrap_err());
+    assert!(error.contains("user_type") && error.contains("recipient"), "{error}");
+    assert!(!error.contains("anna@example.com"), "{error}");
+}
+
+/// The error with all its sources.
+fn with_sources(error: &StoreError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        text = format!("{text}: {error}: {error:?}");
+        source = error.source();
+    }
+    text
 }
