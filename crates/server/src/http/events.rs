@@ -109,7 +109,7 @@ pub async fn trace(
     let event_id = EventId::stored(id.clone());
     let filter = TraceFilter { user: user.clone(), after, limit: TRACE_USERS };
     let trace = app.engine.trace(&event_id, filter).await?.ok_or_else(no_such)?;
-    let Trace { event, processed, recipients, mut outbox, notifications, sends, dead_letters, next, .. } =
+    let Trace { event, processed, recipients, mut outbox, notifications, mut sends, dead_letters, next, .. } =
         trace;
     let recorded = trace.decisions.is_some() || processed.is_none();
     let mut decisions = shown_decisions(trace.decisions.unwrap_or_default(), user.as_ref(), &recipients);
@@ -120,6 +120,11 @@ pub async fn trace(
     }
     for row in &mut outbox {
         send_rows::mask_secret(&row.channel, &mut row.recipient_address);
+    }
+    for send in &mut sends {
+        for of_address in &mut send.addresses {
+            send_rows::mask_secret(&send.row.channel, &mut of_address.address);
+        }
     }
     let sends = send_rows::shown(app.engine.providers(), sends, |send| &mut send.row);
     let next = next.map(|user| format!("{} {}", user.user_type, user.user_id));

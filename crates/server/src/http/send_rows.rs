@@ -40,7 +40,7 @@ fn message_id(providers: &Providers, send: &SendRow) -> Option<String> {
 
 /// Masks an address that is a secret: whoever knows the whole URL of a webhook can post.
 pub fn mask_secret(channel: &Shown<Channel>, address: &mut String) {
-    if channel.typed().is_some_and(|channel| channel.facts().secret_address) {
+    if channel.typed().is_none_or(|channel| channel.facts().secret_address) {
         *address = masked(address);
     }
 }
