@@ -182,7 +182,12 @@ pub(super) const FACTS: &[ChannelFacts] = &[
 const _: () = {
     let mut row = 0;
     while row < FACTS.len() {
-        assert!(FACTS[row].channel as usize == row, "the rows are in the order of the variants");
+        let facts = &FACTS[row];
+        assert!(facts.channel as usize == row, "the rows are in the order of the variants");
+        let many = matches!(facts.addresses, AddressCount::Many);
+        assert!(!(many && facts.once_per_address), "a send of several addresses can't share one of them");
+        let on_receipt = matches!(facts.delivery, Delivery::OnReceipt);
+        assert!(on_receipt == matches!(facts.address, AddressSource::None), "only a provider needs an address");
         row += 1;
     }
 };
