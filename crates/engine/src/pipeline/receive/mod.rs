@@ -305,8 +305,8 @@ async fn receive_batch(
     metrics::counter!(RECEIVED).increment(known - written.redelivered);
     count_duplicates("receive", written.redelivered);
     record_new(engine, &written.new);
-    let waiting: HashSet<Channel> =
-        received.iter().filter(|key| !key.claim).map(|key| key.key.channel).collect();
+    let due = received.iter().filter(|key| key.birth() == SendStatus::Due);
+    let waiting: HashSet<Channel> = due.map(|key| key.key.channel).collect();
     in_flight.enqueue(written.jobs, lease_deadline, permits);
     if !waiting.is_empty() {
         engine.notify(Signal::Sends);
