@@ -25,7 +25,7 @@ inbox AS (
            coalesce(inbox_title, title), coalesce(inbox_body, body),
            json_build_object('audience', audience, 'aggregate_type', aggregate_type, 'aggregate_id', aggregate_id,
                              'payload', CASE WHEN octet_length(payload::text) <= $11 THEN payload END),
-           ($10::text[])[lane + 1], shared_read, campanile.now()
+           coalesce(($10::text[])[lane + 1], ($10::text[])[cardinality($10::text[])]), shared_read, campanile.now()
     FROM message m
     WHERE open AND NOT EXISTS (SELECT FROM campanile.notification n WHERE n.id = m.notification_id)
     ORDER BY notification_id, channel
@@ -45,7 +45,7 @@ claimed AS (
 waiting AS (
     -- An entry for a send that another transaction has just inserted is harmless: whoever claims it finds no due send.
     INSERT INTO campanile.send_due (channel, lane, due_at, notification_id)
-    SELECT channel, array_position($10::text[], priority) - 1, campanile.now(), notification_id
+    SELECT channel, coalesce(array_position($10::text[], priority), cardinality($10::text[])) - 1, campanile.now(), notification_id
     FROM receivable f
     WHERE status = 'DUE'
       AND NOT EXISTS (SELECT FROM campanile.send s WHERE s.notification_id = f.notification_id
