@@ -1,5 +1,8 @@
 //! Reads rows of any table as JSON objects, and as the types that these objects represent.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use serde::de::DeserializeOwned;
@@ -7,13 +10,14 @@ use serde_json::{Map, Value};
 
 use super::columns;
 use super::session::{Named, Session};
-use crate::StoreError;
 use crate::columns::{Columns, bad};
 use crate::error::explained;
+use crate::row::Kind;
+use crate::{StoreError, Table};
 
-/// Columns that hold JSON, and those that are true or false, whatever table they are of.
-const JSON_COLUMNS: [&str; 3] = ["addresses", "push_tokens", "roles"];
-const FLAG_COLUMNS: [&str; 4] = ["shared_read", "enabled", "mandatory", "active"];
+/// What the columns of the tables that operators write hold. A name means the same in each of these tables.
+static KINDS: LazyLock<HashMap<&str, Kind>> =
+    LazyLock::new(|| Table::ALL.into_iter().flat_map(|table| table.description().columns).copied().collect());
 
 /// A row as an object with its column names. What should be JSON or UTF-8 and is not comes as text.
 pub fn object(row: &Row) -> Result<Map<String, Value>, StoreError> {
@@ -28,8 +32,8 @@ pub fn object(row: &Row) -> Result<Map<String, Value>, StoreError> {
 
 fn value(column: &str, stored: ValueRef) -> Result<Value, StoreError> {
     Ok(match stored {
-        ValueRef::Integer(flag) if FLAG_COLUMNS.contains(&column) => Value::Bool(flag != 0),
-        ValueRef::Text(text) if JSON_COLUMNS.contains(&column) => {
+        ValueRef::Integer(flag) if KINDS.get(column) == Some(&Kind::Flag) => Value::Bool(flag != 0),
+        ValueRef::Text(text) if KINDS.get(column) == Some(&Kind::Json) => {
             let text = String::from_utf8_lossy(text);
             serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text))
         }
