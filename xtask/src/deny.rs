@@ -12,7 +12,8 @@ use crate::run::{cargo, headline, within, works};
 
 /// The version that is built where none is installed.
 const VERSION: &str = "0.20.2";
-const TOOLS: &str = "target/tools";
+/// The folder of that version below `target`, so that another version is built anew.
+const TOOLS: &str = "target/tools/cargo-deny-0.20.2";
 
 pub fn check(root: &Path, limit: Duration) -> Result<()> {
     headline("Packages: cargo deny check");
