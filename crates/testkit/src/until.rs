@@ -15,12 +15,14 @@ pub async fn until<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T
 /// Repeats `find` until it returns `Ok`; panics with `what` and with the last error after two minutes.
 pub async fn until_ok<T, E: Debug>(what: &str, mut find: impl AsyncFnMut() -> Result<T, E>) -> T {
     let begun = Instant::now();
+    let mut last_error = None;
     loop {
-        let error = match find().await {
-            Ok(found) => return found,
-            Err(error) => error,
-        };
-        assert!(begun.elapsed() < WAIT_TIMEOUT, "waited {WAIT_TIMEOUT:?} in vain until {what}: {error:#?}");
+        let remaining = WAIT_TIMEOUT.saturating_sub(begun.elapsed());
+        match tokio::time::timeout(remaining, find()).await {
+            Ok(Ok(found)) => return found,
+            Ok(Err(error)) => last_error = Some(error),
+            Err(_) => panic!("waited {WAIT_TIMEOUT:?} in vain until {what}: {last_error:#?}"),
+        }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
