@@ -32,7 +32,7 @@ pub struct ReceivedKey {
 }
 
 impl ReceivedKey {
-    pub(crate) fn birth(&self) -> SendStatus {
+    pub fn birth(&self) -> SendStatus {
         birth(self.key.channel.facts().delivery, self.claim)
     }
 }

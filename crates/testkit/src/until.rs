@@ -18,10 +18,12 @@ pub async fn until_ok<T, E: Debug>(what: &str, mut find: impl AsyncFnMut() -> Re
     let mut last_error = None;
     loop {
         let remaining = WAIT_TIMEOUT.saturating_sub(begun.elapsed());
-        match tokio::time::timeout(remaining, find()).await {
-            Ok(Ok(found)) => return found,
-            Ok(Err(error)) => last_error = Some(error),
-            Err(_) => panic!("waited {WAIT_TIMEOUT:?} in vain until {what}: {last_error:#?}"),
+        let Ok(found) = tokio::time::timeout(remaining, find()).await else {
+            panic!("waited {WAIT_TIMEOUT:?} in vain until {what}: {last_error:#?}");
+        };
+        match found {
+            Ok(found) => return found,
+            Err(error) => last_error = Some(error),
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }

@@ -187,7 +187,10 @@ const _: () = {
         let many = matches!(facts.addresses, AddressCount::Many);
         assert!(!(many && facts.once_per_address), "a send of several addresses can't share one of them");
         let on_receipt = matches!(facts.delivery, Delivery::OnReceipt);
-        assert!(on_receipt == matches!(facts.address, AddressSource::None), "only a provider needs an address");
+        assert!(
+            on_receipt == matches!(facts.address, AddressSource::None),
+            "only a provider needs an address"
+        );
         row += 1;
     }
 };

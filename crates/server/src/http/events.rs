@@ -109,8 +109,9 @@ pub async fn trace(
     let event_id = EventId::stored(id.clone());
     let filter = TraceFilter { user: user.clone(), after, limit: TRACE_USERS };
     let trace = app.engine.trace(&event_id, filter).await?.ok_or_else(no_such)?;
-    let Trace { event, processed, recipients, mut outbox, notifications, mut sends, dead_letters, next, .. } =
-        trace;
+    let Trace {
+        event, processed, recipients, mut outbox, notifications, mut sends, dead_letters, next, ..
+    } = trace;
     let recorded = trace.decisions.is_some() || processed.is_none();
     let mut decisions = shown_decisions(trace.decisions.unwrap_or_default(), user.as_ref(), &recipients);
     // Of a large audience it is decided again. An unreadable event was not decided.

@@ -59,8 +59,8 @@ fn selected(text: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// For each alert, the metrics of its expression and the labels by which it groups. Prometheus adds `instance`, and `le`
-/// belongs to histograms.
+/// For each alert, the metrics of its expression and the labels by which it groups. Prometheus adds `instance`, and
+/// `le` belongs to histograms.
 fn grouped(text: &str) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)> {
     let expressions = text.split("expr:").skip(1).filter_map(|alert| alert.split("for:").next());
     expressions.map(|expression| (words(expression, "campanile_"), groups(expression))).collect()

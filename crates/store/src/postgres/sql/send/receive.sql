@@ -45,7 +45,8 @@ claimed AS (
 waiting AS (
     -- An entry for a send that another transaction has just inserted is harmless: whoever claims it finds no due send.
     INSERT INTO campanile.send_due (channel, lane, due_at, notification_id)
-    SELECT channel, coalesce(array_position($10::text[], priority), cardinality($10::text[])) - 1, campanile.now(), notification_id
+    SELECT channel, coalesce(array_position($10::text[], priority), cardinality($10::text[])) - 1, campanile.now(),
+           notification_id
     FROM receivable f
     WHERE status = 'DUE'
       AND NOT EXISTS (SELECT FROM campanile.send s WHERE s.notification_id = f.notification_id

@@ -19,7 +19,8 @@ claimed AS (
 waiting AS (
     -- An entry for a send that another transaction has just inserted is harmless: whoever claims it finds no due send.
     INSERT INTO campanile.send_due (channel, lane, due_at, notification_id)
-    SELECT channel, coalesce(array_position($10::text[], priority), cardinality($10::text[])) - 1, campanile.now(), notification_id
+    SELECT channel, coalesce(array_position($10::text[], priority), cardinality($10::text[])) - 1, campanile.now(),
+           notification_id
     FROM receivable WHERE status = 'DUE'
     ON CONFLICT DO NOTHING)
 INSERT INTO campanile.send (notification_id, channel, recipient_address, status, attempt_count, lease, provider,
