@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
-/// How long a task may work before others notice the delay. It is longer than it takes to decide a usual batch, because
-/// each move to another thread has a cost.
+/// How long work may run inline before the delay affects other tasks. It is longer than deciding a usual batch takes,
+/// because each move to another thread has a cost.
 pub const MAX_INLINE: Duration = Duration::from_millis(20);
 
-/// Runs `work` on this thread while another thread takes over the other tasks of this one.
+/// Runs `work` on this thread. Another thread takes over this thread's other tasks.
 pub fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),

@@ -7,9 +7,9 @@ use std::time::Instant;
 use campanile_domain::time::{self, Timestamp};
 use campanile_store::{Store, StoreError};
 
-/// The last reading of the database's clock, and when it was requested. The estimate is ahead by at most one round trip
-/// and never behind. So a timestamp that is taken after a row was written is never before the row's own.
-/// `rule_cache::run` refreshes it at least once a second.
+/// The last reading of the database's clock, and when it was requested. The estimate is ahead of the clock by at most
+/// one round trip, and never behind it. So a timestamp taken after a row was written is never before the row's own
+/// timestamp. `rule_cache::run` refreshes the reading at least once a second.
 #[derive(Debug)]
 pub struct DatabaseClock(Mutex<(Timestamp, Instant)>);
 

@@ -28,7 +28,7 @@ pub struct EngineConfig {
 
 #[derive(Debug, Clone)]
 pub struct FanOutConfig {
-    /// The longest time until an event is noticed that a producer wrote with a plain `INSERT`.
+    /// The longest delay until the engine notices an event that a producer wrote with a plain `INSERT`.
     pub poll_interval: Duration,
     pub batch: usize,
     pub initial_delay: Duration,
@@ -56,7 +56,7 @@ pub struct ReceiveConfig {
 
 #[derive(Debug, Clone)]
 pub struct SendConfig {
-    /// The longest time until a retry is noticed that another instance wrote.
+    /// The longest delay until the engine notices a retry that another instance wrote.
     pub poll_interval: Duration,
     pub policy: SendPolicy,
     /// The most attempts at the same time.

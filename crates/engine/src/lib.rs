@@ -121,7 +121,7 @@ impl Engine {
     }
 }
 
-/// The tasks in three groups: those that take on work, those that send, and those that write outcomes. The groups stop
+/// The tasks in three groups: tasks that take on work, tasks that send, and tasks that write outcomes. The groups stop
 /// in this order.
 struct Loops<'a> {
     engine: &'a Engine,
@@ -179,7 +179,7 @@ impl Loops<'_> {
             self.sending
                 .run("send", move |drain| send::run(engine.clone(), Arc::clone(&in_flight), channel, drain));
         }
-        // These run until the last attempt is over: answers are awaited and leases renewed until then.
+        // These tasks run until the last attempt has ended: until then the engine awaits answers and renews leases.
         let (engine, in_flight) = (self.engine.clone(), Arc::clone(self.in_flight));
         self.settling
             .run("renew", move |done| send::renew::run(engine.clone(), Arc::clone(&in_flight), done));

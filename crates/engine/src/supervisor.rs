@@ -1,5 +1,5 @@
-//! Runs tasks. When one panics or ends early, the supervisor logs it, counts it, and starts it again after a second. A
-//! task may end only after it was told to stop.
+//! Runs tasks. When a task panics or ends early, the supervisor logs it, counts it, and starts it again after a second.
+//! A task may end only after the supervisor told it to stop.
 
 use std::sync::Arc;
 use std::time::Duration;

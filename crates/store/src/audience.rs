@@ -18,13 +18,13 @@ use crate::columns::{Columns, bad};
 
 #[async_trait]
 pub trait AudienceStore {
-    /// The people as they are now, for a decision that is not committed, or not by this reader.
+    /// Begins to read the recipients as they are now. This reader can't commit a decision.
     async fn read_audience(&self) -> Result<Box<dyn AudienceReader>, StoreError>;
 }
 
 #[async_trait]
 pub trait AudienceReader: Debug + Send + Sync {
-    /// The database's time when the reading began. Rules decide by it.
+    /// The database's time when the read began. Rules use it to decide.
     fn now(&self) -> Timestamp;
 
     /// The recipients of each page, in the order (entity, rank, user id).
@@ -33,8 +33,8 @@ pub trait AudienceReader: Debug + Send + Sync {
     async fn groups(&mut self, entities: Vec<EntityRef>) -> Result<HashMap<EntityRef, Group>, StoreError>;
 }
 
-/// Read leniently: what somebody wrote by hand into one row must not fail an event for everybody. Nobody is left out,
-/// either, because a page with a gap would be taken for the last one.
+/// Reads a recipient leniently: an invalid value in one row must not fail an event for all recipients. No row is
+/// skipped either, because a page with a gap would look like the last page.
 pub(crate) fn recipient(row: &impl Columns) -> Result<Recipient, StoreError> {
     let (user_type, user_id) = (row.lossy("user_type")?, row.lossy("user_id")?);
     let entity_type = row.maybe_lossy("entity_type")?.map(EntityType::stored);
@@ -65,14 +65,14 @@ pub(crate) fn recipient(row: &impl Columns) -> Result<Recipient, StoreError> {
         addresses: addresses.unwrap_or_default(),
         locale: text("locale"),
         time_zone,
-        // Only the active are asked for.
+        // The queries select only active recipients.
         active: true,
         user_type: UserTypeName::stored(user_type),
         user_id: UserId::stored(user_id),
     })
 }
 
-/// Nearly every recipient has none.
+/// The addresses by channel. Nearly all recipients have none.
 fn addresses_by_channel(row: &impl Columns) -> Result<Addresses, StoreError> {
     match row.maybe_json_text("addresses")?.as_deref() {
         None | Some("{}") => Ok(Addresses::default()),
@@ -80,7 +80,7 @@ fn addresses_by_channel(row: &impl Columns) -> Result<Addresses, StoreError> {
     }
 }
 
-/// Whom the pages name, each once, in order.
+/// The users on the pages, without duplicates, in order.
 pub fn users(found: &[Vec<Recipient>]) -> Vec<(&UserTypeName, &UserId)> {
     let mut users: Vec<_> = found.iter().flatten().map(|r| (&r.user_type, &r.user_id)).collect();
     users.sort_unstable();
@@ -88,7 +88,7 @@ pub fn users(found: &[Vec<Recipient>]) -> Vec<(&UserTypeName, &UserId)> {
     users
 }
 
-/// Their addresses of the pages' channels, each once, in order.
+/// The addresses of these recipients for each page's channels, without duplicates, in order.
 pub fn addresses<'a>(pages: &'a [Page], found: &'a [Vec<Recipient>]) -> Vec<(Channel, &'a str)> {
     let on_page = |(page, found): (&'a Page, &'a Vec<Recipient>)| {
         found.iter().flat_map(move |recipient| addresses_of(recipient, page))
@@ -105,7 +105,7 @@ fn addresses_of<'a>(recipient: &'a Recipient, page: &'a Page) -> impl Iterator<I
     channels.flat_map(move |c| recipient.addresses_of(c, default_webhook).into_iter().map(move |a| (c, a)))
 }
 
-/// Each recipient with their preferences, and with those of their addresses that are dead.
+/// Adds to each recipient their preferences and their dead addresses.
 pub fn candidates(
     pages: &[Page],
     found: Vec<Vec<Recipient>>,

@@ -23,11 +23,12 @@ fn required<T>(column: &str, value: Option<T>) -> Result<T, StoreError> {
     value.ok_or_else(|| bad(column, "NULL"))
 }
 
-/// One row of an answer. `maybe_…` answers `None` for NULL; the method without it takes NULL for an error.
+/// One row of a result. The `maybe_…` methods return `None` for NULL. The methods without the prefix return an error
+/// for NULL.
 pub(crate) trait Columns {
     fn maybe_str(&self, column: &str) -> Result<Option<&str>, StoreError>;
 
-    /// What is not UTF-8 is replaced, for those who only show it.
+    /// Replaces invalid UTF-8. For callers that only show the value.
     fn maybe_lossy(&self, column: &str) -> Result<Option<Cow<'_, str>>, StoreError>;
 
     fn maybe_integer(&self, column: &str) -> Result<Option<i64>, StoreError>;
@@ -38,11 +39,10 @@ pub(crate) trait Columns {
 
     fn maybe_uuid(&self, column: &str) -> Result<Option<Uuid>, StoreError>;
 
-    /// JSON as the database keeps it. It need not be well-formed, or it may be JSON that nothing else reads, such as
-    /// `1e400`.
+    /// JSON as the database stores it. It may be malformed, or valid JSON that other parsers reject, such as `1e400`.
     fn maybe_json_text(&self, column: &str) -> Result<Option<Cow<'_, str>>, StoreError>;
 
-    /// The value as JSON, whatever is stored there. What is not UTF-8 is replaced.
+    /// The value as JSON, whatever is stored. Invalid UTF-8 is replaced.
     fn maybe_value(&self, column: &str) -> Result<Option<Value>, StoreError>;
 
     fn str(&self, column: &str) -> Result<&str, StoreError> {
@@ -69,7 +69,7 @@ pub(crate) trait Columns {
         Ok(self.maybe_lossy(column)?.map(Cow::into_owned))
     }
 
-    /// For those who only show it: as its type, or as it is stored.
+    /// The value as its type, or as it is stored if it does not fit. For callers that only show it.
     fn shown<T: Serialize + DeserializeOwned>(&self, column: &str) -> Result<Shown<T>, StoreError> {
         required(column, self.maybe_shown(column)?)
     }
@@ -81,7 +81,7 @@ pub(crate) trait Columns {
         Ok(self.maybe_value(column)?.map(Shown::of))
     }
 
-    /// One database stores flags as numbers.
+    /// Separate from `shown`, because SQLite stores flags as numbers.
     fn shown_flag(&self, column: &str) -> Result<Shown<bool>, StoreError> {
         self.flag(column).map_or_else(|_| self.shown(column), |flag| Ok(Shown::Typed(flag)))
     }
@@ -90,7 +90,7 @@ pub(crate) trait Columns {
         required(column, self.maybe_integer_as(column)?)
     }
 
-    /// As the type that the caller has for it.
+    /// An integer, converted to the caller's type.
     fn maybe_integer_as<T: TryFrom<i64, Error: Into<Source>>>(
         &self,
         column: &str,
@@ -110,7 +110,7 @@ pub(crate) trait Columns {
         required(column, self.maybe_uuid(column)?)
     }
 
-    /// A newtype or an enum, from its text.
+    /// Parses a newtype or an enum from its text.
     fn parsed<T: FromStr<Err: Into<Source>>>(&self, column: &str) -> Result<T, StoreError> {
         required(column, self.maybe_parsed(column)?)
     }
@@ -119,7 +119,7 @@ pub(crate) trait Columns {
         self.maybe_str(column)?.map(|text| text.parse().map_err(|e| bad(column, e))).transpose()
     }
 
-    /// JSON to be shown. What can't be read as JSON is shown as text.
+    /// JSON to be shown. Text that is not valid JSON is returned as a string.
     fn maybe_json(&self, column: &str) -> Result<Option<Value>, StoreError> {
         let shown = |text: Cow<'_, str>| serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text));
         Ok(self.maybe_json_text(column)?.map(shown))
@@ -129,7 +129,7 @@ pub(crate) trait Columns {
         required(column, self.maybe_json(column)?)
     }
 
-    /// Texts, kept as a JSON array.
+    /// A list of texts, stored as a JSON array.
     fn maybe_list(&self, column: &str) -> Result<Option<Vec<String>>, StoreError> {
         let text = self.maybe_json_text(column)?;
         text.map(|text| serde_json::from_str(&text).map_err(|e| bad(column, e))).transpose()

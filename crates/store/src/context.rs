@@ -12,12 +12,12 @@ use crate::StoreError;
 #[derive(Debug, Default)]
 pub struct Contexts {
     pub events: HashMap<EventId, Event>,
-    /// The people who still exist and are active.
+    /// The recipients that still exist and are active.
     pub recipients: HashMap<UserRef, Recipient>,
 }
 
 #[async_trait]
 pub trait ContextStore {
-    /// Reads these events and users; those that are gone are left out.
+    /// Reads these events and users. Deleted ones are left out.
     async fn contexts(&self, events: Vec<EventId>, users: Vec<UserRef>) -> Result<Contexts, StoreError>;
 }

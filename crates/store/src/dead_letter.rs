@@ -15,29 +15,30 @@ use crate::columns::Columns;
 use crate::send_row::{self, AttemptRow};
 use crate::{Shown, StoreError, decode};
 
-/// Which dead letters: those where everything that is given is so, behind `after`; at most `limit`.
+/// Selects dead letters. Each field that is set must match. At most `limit` are returned, beginning after the id
+/// `after`.
 #[derive(Debug, Clone, Default)]
 pub struct DeadLetterFilter {
-    /// One letter by its id.
+    /// One dead letter by its id.
     pub id: Option<i64>,
     pub event_id: Option<String>,
     pub stage: Option<String>,
     pub channel: Option<String>,
     pub provider: Option<String>,
-    /// The code of what went wrong, such as `NO_RECIPIENTS`.
+    /// The code of the failure, such as `NO_RECIPIENTS`.
     pub reason: Option<String>,
     /// A part of the error's text.
     pub error: Option<String>,
-    /// Whether letters that were replayed already are among them.
+    /// Whether dead letters that were replayed already are included.
     pub replayed: bool,
-    /// Letters that were written until then: a walk does not meet what fails anew behind it.
+    /// Only dead letters written up to this time. A walk then does not meet failures that occur while it runs.
     pub until: Option<Timestamp>,
     pub after: i64,
     pub limit: usize,
 }
 
 impl DeadLetterFilter {
-    /// The ids between which to look: behind the first, up to the second.
+    /// The range of ids to search: after the first, up to and including the second.
     pub(crate) fn range(&self) -> (i64, i64) {
         match self.id {
             Some(id) => (self.after.max(id.saturating_sub(1)), id),
@@ -62,41 +63,42 @@ pub struct DeadLetterRow {
     pub replayed_at: Option<Shown<Moment>>,
 }
 
-/// A dead letter of a list.
+/// A dead letter in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ListedDeadLetter {
     #[serde(flatten)]
     pub row: DeadLetterRow,
-    /// The broker's message, where that is all there is.
+    /// The broker's message, if no row or send is known.
     pub message: Option<String>,
-    /// Those of its send.
+    /// The attempts of the dead letter's send.
     pub attempts: Vec<AttemptRow>,
 }
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// Letters whose row, send or event is on its way again.
+    /// The number of dead letters whose row, send or event is processed again.
     pub replayed: u64,
-    /// Letters that can't be replayed, by their id, and why.
+    /// Dead letters that can't be replayed, by id, with the reason.
     pub skipped: Vec<(i64, String)>,
-    /// The last letter that was looked at, if there may be more behind it.
+    /// The id of the last dead letter that was examined, if more may follow.
     pub next: Option<i64>,
 }
 
-/// What a row says that could not be written when its event was decided, or why it still can't be; by the id of its
-/// letter.
+/// Texts that could not be rendered when their events were decided, by the id of the dead letter. Each is the new text,
+/// or the reason why it still can't be rendered.
 pub type RerenderedTexts = HashMap<i64, Result<RowText, String>>;
 
 #[async_trait]
 pub trait DeadLetterStore {
-    /// By age.
+    /// Lists dead letters from the oldest to the newest.
     async fn list_dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<ListedDeadLetter>, StoreError>;
 
-    /// Puts what these letters speak of back to where it failed, all in one transaction: a `FAILED` event is `PENDING`,
-    /// a row that was refused or could not be received waits in a chunk, a send is due now with all its attempts ahead.
-    /// A row that had no text waits in a chunk, too, if it is rewritten here. Keys stay, so whoever was told is not
-    /// told again. A letter that was replayed before is left alone.
+    /// Moves failed events, rows and sends back to the stage where they failed, in one transaction. A `FAILED` event
+    /// becomes `PENDING`. A row that was refused or could not be received waits in a chunk. A row without a text also
+    /// waits in a chunk, if `rerendered` has its text. A send is due at once, with all its attempts left. Keys do not
+    /// change, so recipients who were notified are not notified again. A dead letter that was replayed before is left
+    /// unchanged.
     async fn replay(
         &self,
         filter: DeadLetterFilter,
@@ -128,7 +130,7 @@ pub(crate) fn listed_dead_letter(row: &impl Columns) -> Result<ListedDeadLetter,
     })
 }
 
-/// A dead letter, as far as its replay depends on it.
+/// The columns of a dead letter that its replay depends on.
 pub(crate) fn replayable(row: &impl Columns) -> Result<replay::DeadLetter, StoreError> {
     Ok(replay::DeadLetter {
         id: row.integer("id")?,

@@ -1,5 +1,5 @@
 //! Converts rows to types, for both databases. Values that were checked when they were written are trusted when they
-//! are read. An invalid value that others wrote into the tables causes an error that names the column.
+//! are read. An invalid value from another program causes an error that names the column.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use campanile_domain::time::Timestamp;
 use crate::columns::{Columns, bad};
 use crate::{ClaimId, ClaimedEvent, Devices, NewSend, SendJob, StoreError};
 
-/// An event that nobody has decided about yet: producers write rows as they like, so everything is checked.
+/// An event that is not decided yet. Producers may write any values, so all of them are checked.
 pub(crate) fn event(row: &impl Columns) -> Result<Event, StoreError> {
     let event = event_at(row, "priority", row.maybe_time("occurred_at")?)?;
     event.check().map_err(|error| bad(error.column, error.detail))?;
     Ok(event)
 }
 
-/// What is remembered of an event. One that can't be read has no hash, so that no other body is the same.
+/// The stored hash of an event. An event that can't be read has an empty hash, so that it equals no other body.
 pub(crate) fn body_hash(row: &impl Columns) -> BodyHash {
     event(row).map_or_else(|_| BodyHash::stored(""), |event| event.body_hash())
 }
@@ -46,12 +46,12 @@ fn event_at(row: &impl Columns, priority: &str, occurred_at: Option<Timestamp>) 
     })
 }
 
-/// What a claim reads of an event.
+/// The columns of an event that a claim reads.
 pub(crate) struct ClaimedRow {
     pub event: ClaimedEvent,
-    /// The cursor as it is stored: another release may write the same one with other words.
+    /// The cursor as it is stored. Another release may write the same cursor as different text.
     pub cursor: Option<String>,
-    /// Nothing was ever written of the event.
+    /// Whether nothing has been written for the event yet.
     pub is_new: bool,
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn outbox_row(row: &impl Columns, event: &Event) -> Result<OutboxRow,
     })
 }
 
-/// A send that nobody has attempted. Columns are read in the order in which every statement names them.
+/// A send without earlier attempts. Columns are read in the order in which every statement names them.
 pub(crate) fn job(row: &impl Columns, claim: ClaimId) -> Result<SendJob, StoreError> {
     Ok(SendJob {
         key: key_of(row)?,
@@ -135,7 +135,7 @@ pub(crate) fn job(row: &impl Columns, claim: ClaimId) -> Result<SendJob, StoreEr
     })
 }
 
-/// A send that a message made.
+/// A send that was created from a message.
 pub(crate) fn new_send(row: &impl Columns, key: SendKey, event_id: EventId) -> Result<NewSend, StoreError> {
     Ok(NewSend {
         event_id,
@@ -155,7 +155,7 @@ pub(crate) fn started_job(row: &impl Columns, claim: ClaimId) -> Result<SendJob,
     Ok(SendJob { history, ..job })
 }
 
-/// A send that waited: some of its devices may be finished.
+/// A send that was due. Some of its devices may be finished.
 pub(crate) fn due_job(row: &impl Columns, claim: ClaimId) -> Result<SendJob, StoreError> {
     let job = started_job(row, claim)?;
     let any_sent = row.maybe_flag("any_sent")?;

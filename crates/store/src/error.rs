@@ -3,22 +3,22 @@
 use std::error::Error;
 use std::fmt;
 
-/// The error of a driver, of the file system or of a parser; or text alone, where there is nothing below.
+/// The error of a driver, of the file system or of a parser. Text alone, if there is no underlying error.
 pub type Source = Box<dyn Error + Send + Sync>;
 
 /// Variants are named by what the caller does next.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The infrastructure failed: back off and try again. Never counts against a row.
+    /// The infrastructure failed: back off and try again. Never counts as a failure of a row.
     #[error("the database is not available: {0}")]
     Unavailable(#[source] Source),
-    /// Somebody else got there first: let go.
+    /// Another instance was faster: stop this work.
     #[error("the work was taken over: {0}")]
     Lost(#[source] Source),
-    /// The data was refused: bisect, and count against the culprit.
+    /// The data was refused: bisect, and count the failure of the faulty row.
     #[error("the database refused the data: {0}")]
     Refused(#[source] Source),
-    /// The rows belong to somebody else: change them there.
+    /// The rows belong to another system: change them there.
     #[error("{0}")]
     ReadOnly(#[source] Source),
     /// The database can't be used as it is: tell the operator.
@@ -26,7 +26,7 @@ pub enum StoreError {
     Unusable(#[source] Source),
 }
 
-/// An error in our own words, which tell all of it, above the one that caused it.
+/// An error with its own complete text, and the error that caused it.
 #[derive(Debug)]
 struct Explained {
     text: String,
@@ -45,7 +45,7 @@ impl Error for Explained {
     }
 }
 
-/// The error with this text instead of its own.
+/// Wraps an error and replaces its text.
 pub(crate) fn explained(text: String, source: impl Into<Source>) -> Source {
     Box::new(Explained { text, source: source.into() })
 }

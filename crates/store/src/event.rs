@@ -19,19 +19,19 @@ pub trait EventStore {
     /// Stores all events or none. The ids in one call are distinct.
     async fn accept(&self, events: Vec<NewEvent>) -> Result<Acceptance, StoreError>;
 
-    /// Counts a failure of an event and answers whether it was given up. After `max` failures it is given up with a
+    /// Counts a failure of an event and returns whether it was given up. After `max` failures it is given up with a
     /// dead letter: `PUBLISHED` if rows were written, else `FAILED`. Rows that were written stay.
     async fn count_failure(&self, seq: EventSeq, failure: Failure, max: u32) -> Result<bool, StoreError>;
 
-    /// Closes those of the candidates that are `PUBLISHED` and whose every row was received or has failed: they become
+    /// Closes candidates that are `PUBLISHED` and whose rows have all been received or have failed. They become
     /// `PROCESSED`.
     async fn close_events(&self, candidates: Vec<EventId>) -> Result<u64, StoreError>;
 
-    /// Closes `PUBLISHED` events of which the caller has counted that every row was received: they become `PROCESSED`.
+    /// Closes `PUBLISHED` events. The caller has counted that every row was received. The events become `PROCESSED`.
     async fn close_complete(&self, seqs: Vec<EventSeq>) -> Result<u64, StoreError>;
 
-    /// Events behind `after` that are not closed, in the order of their arrival: `PUBLISHED`, or with a fan-out that
-    /// has begun.
+    /// Open events after `after`, in the order of arrival: events that are `PUBLISHED`, and events whose fan-out has
+    /// begun.
     async fn open_events(
         &self,
         after: EventSeq,

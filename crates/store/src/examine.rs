@@ -5,10 +5,10 @@ use std::time::Duration;
 use campanile_domain::finding::Finding;
 use campanile_domain::time::{self, Timestamp};
 
-/// A check that takes longer is given up, and the findings say so.
+/// A check that takes longer is stopped, and a finding reports it.
 pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A running engine takes an event on within its polling interval.
+/// An older event is reported, because a running engine takes on events within its polling interval.
 const EVENT_WAITS_LONG: Duration = Duration::from_mins(1);
 
 /// The findings, and the database that they are about.

@@ -14,7 +14,7 @@ use campanile_domain::queue::Queue;
 
 use crate::{AudienceReader, ChunkId, StoreError};
 
-/// Which events to claim; by lane, then by age.
+/// Which events to claim. Events are claimed by lane, then by age.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
     New {
@@ -24,15 +24,15 @@ pub enum Claim {
     Urgent {
         limit: usize,
     },
-    /// One large event whose fan-out continues: the next in its lane behind `after`, so that large events take turns.
+    /// One large event whose fan-out continues: the next one in its lane after `after`. So large events take turns.
     Continuing {
         after: EventSeq,
     },
-    /// The same, of the lane `High` only.
+    /// Like `Continuing`, but only events of the lane `High`.
     UrgentContinuing {
         after: EventSeq,
     },
-    /// These events again, after a batch with them failed.
+    /// These events again, after the batch that contained them failed.
     ByIds(Vec<EventSeq>),
 }
 
@@ -60,7 +60,7 @@ pub struct ClaimedEvent {
     pub seq: EventSeq,
     pub event: Arc<Event>,
     pub cursor: Option<Cursor>,
-    /// The id was processed before, perhaps years ago, so nobody is notified again.
+    /// The id was processed before, perhaps years ago, so no recipient is notified again.
     pub known: bool,
     /// The reason, if the event was cancelled.
     pub cancelled: Option<String>,
@@ -68,21 +68,21 @@ pub struct ClaimedEvent {
 
 #[async_trait]
 pub trait FanOutStore {
-    /// Claims events; `None` when none waits. Dropping a claim changes nothing. An event that can't be read becomes
-    /// `FAILED` at once, because it would otherwise block every later claim; a claim that met only such events is
+    /// Claims events; `None` if no event waits. Dropping a claim changes nothing. An event that can't be read becomes
+    /// `FAILED` at once, because it would otherwise block every later claim. A claim that found only such events is
     /// empty.
     async fn claim_events(&self, claim: Claim) -> Result<Option<Box<dyn FanOutClaim>>, StoreError>;
 }
 
-/// Claimed events. Their audience is read in the claim, and what was decided is committed with it.
+/// Claimed events. Their audience is read in the claim, and the decisions are committed with it.
 #[async_trait]
 pub trait FanOutClaim: AudienceReader {
     fn events(&self) -> &[ClaimedEvent];
 
-    /// The number of events that could not be read, and have a dead letter now.
+    /// The number of events that could not be read. Each now has a dead letter.
     fn unreadable(&self) -> u64;
 
-    /// Writes everything in one transaction. Answers the chunks that are leased to this instance, for the hand-over to
+    /// Writes everything in one transaction. Returns the chunks that are leased to this instance, for the hand-over to
     /// publish.
     async fn commit(self: Box<Self>, commit: FanOutCommit) -> Result<Vec<Chunk>, StoreError>;
 }
@@ -97,13 +97,13 @@ pub struct FanOutCommit {
     pub lease: Duration,
 }
 
-/// What one commit writes of one event.
+/// What one commit writes for one event.
 #[derive(Debug)]
 pub struct FanOutStep {
     pub seq: EventSeq,
     pub event: Arc<Event>,
     pub body_hash: BodyHash,
-    /// The cursor that the claim read. The commit is refused if the stored cursor is another by then.
+    /// The cursor that the claim read. The commit is refused if the stored cursor has changed since.
     pub cursor_before: Option<Cursor>,
     pub decisions: Option<String>,
     pub entities: Vec<(EntityRef, bool)>,
@@ -111,12 +111,13 @@ pub struct FanOutStep {
 }
 
 impl FanOutStep {
-    /// What the step makes of its event.
+    /// The transition of the event that this step causes.
     pub(crate) fn transition(&self) -> Transition<'_> {
         transition::after(&self.step, self.cursor_before.as_ref())
     }
 
-    /// The text that the event's cursor must still have, or the commit is refused. `stored` is what the claim read.
+    /// The text that the event's cursor must still have; otherwise the commit is refused. `stored` is the text that the
+    /// claim read.
     pub(crate) fn cursor_text_before(&self, stored: Option<&String>) -> Option<String> {
         self.cursor_before.as_ref().map(|before| before.stored_text(stored.map(String::as_str)))
     }

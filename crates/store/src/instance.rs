@@ -20,7 +20,7 @@ pub trait InstanceStore {
     /// Registers an instance when it starts. A name keeps its number.
     async fn register_instance(&self, name: &str) -> Result<Instance, StoreError>;
 
-    /// Writes one small row. A database that answers questions may still be unable to write.
+    /// Writes one small row. A database that still answers queries may be unable to write.
     async fn write_probe(&self, instance: InstanceId) -> Result<(), StoreError>;
 }
 

@@ -79,7 +79,7 @@ pub use trace::{
     RecipientName, Trace, TraceFilter, TraceStore, TracedEvent,
 };
 
-/// Everything that the engine asks of a database. Each method is one transaction.
+/// All operations that the engine needs from a database. Each method is one transaction.
 #[async_trait]
 pub trait Store:
     EventStore
@@ -128,14 +128,14 @@ pub trait Store:
     }
 }
 
-/// A short hash: it is shown to everybody who asks for the health of the server.
+/// A short hash, because the health endpoint shows the identity to every client.
 fn identity(facts: &[&str]) -> String {
     let hash = Sha256::digest(facts.join("/"));
     let beginning = hash.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     format!("{beginning:016x}")
 }
 
-/// What has begun to wait in the database, so that the stage that takes it on can be woken.
+/// The kind of work that now waits in the database. The signal wakes the stage that takes it on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     Events,

@@ -8,11 +8,11 @@ use crate::StoreError;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acquisition {
-    /// The caller holds it, from now on for the time it asked for.
+    /// The caller holds the lease, from now on for the requested time.
     Acquired,
     HeldBy {
         holder: String,
-        /// The time until the lease of the other holder ends.
+        /// The remaining time of the other holder's lease.
         remaining: Duration,
     },
 }

@@ -13,23 +13,23 @@ use crate::{Chunk, StoreError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChunkId(pub i64);
 
-/// Where a search for lost rows goes on: behind this event, or within it. By default at the beginning.
+/// Where a search for lost rows continues: after this event, or within it. The default is the beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RepublishCursor {
     pub seq: EventSeq,
-    /// The last row of that event that was found. Without one, the whole event has been searched.
+    /// The last row of that event that was found. `None` if the whole event has been searched.
     pub row: Option<(UserRef, Channel)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Republished {
     pub rows: u64,
-    /// Where the next page begins; nothing after the last page.
+    /// Where the next page begins. `None` after the last page.
     pub next: Option<RepublishCursor>,
 }
 
 impl RepublishCursor {
-    /// The search reads events behind this one.
+    /// The search reads events after this one.
     pub(crate) fn after(&self) -> EventSeq {
         if self.row.is_some() { EventSeq(self.seq.0 - 1) } else { self.seq }
     }
@@ -60,15 +60,16 @@ pub trait OutboxStore {
     /// Claims the next free chunk of a queue, by lane, then by age.
     async fn claim_chunk(&self, queue: &Queue, lease: Duration) -> Result<Option<Chunk>, StoreError>;
 
-    /// Deletes chunks whose every row was confirmed, and answers how many still existed. The lease of a missing one had
-    /// passed, and another instance has published it, too.
+    /// Deletes chunks whose rows were all confirmed, and returns how many still existed. The lease of a missing chunk
+    /// had expired, and another instance has published the chunk as well.
     async fn chunks_published(&self, chunks: &[ChunkId]) -> Result<u64, StoreError>;
 
     /// Releases chunks, so that any instance may claim them.
     async fn release_chunks(&self, chunks: &[ChunkId]) -> Result<(), StoreError>;
 
-    /// Counts a refusal of each of these rows, and answers how many became dead letters. A row is `FAILED` after `max`
-    /// refusals. The others that were refused wait `delay` in the chunk; the rest of the chunk is published.
+    /// Counts a refusal of each of these rows, and returns how many became dead letters. A row is `FAILED` after `max`
+    /// refusals. Other refused rows stay in the chunk and wait for `delay`. The remaining rows of the chunk count as
+    /// published.
     async fn rows_refused(
         &self,
         chunk: ChunkId,
@@ -77,8 +78,8 @@ pub trait OutboxStore {
         delay: Duration,
     ) -> Result<u64, StoreError>;
 
-    /// Puts rows into chunks again that were published to these queues and lost by the broker. Searches one page of
-    /// open events for rows that were written at least `older_than` ago and not received; finds at most `limit`.
+    /// Puts rows that the broker lost into chunks again, if they were published to these queues. Searches one page of
+    /// open events for rows that were written at least `older_than` ago and not received. Finds at most `limit` rows.
     async fn republish(
         &self,
         queues: Vec<Queue>,

@@ -8,40 +8,40 @@ use campanile_domain::time::{self, Timestamp};
 
 use crate::StoreError;
 
-/// The number of events that one call of `retain` reads. They come in the order of arrival, so behind this many young
-/// events none is old.
+/// The number of events that one call of `retain` reads. They are read in order of arrival. If this many events are too
+/// young, all later ones are too young as well.
 pub(crate) const MAX_PAGE_EVENTS: usize = 1_000;
 
 /// The result of one batch.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Retained {
     pub rows: u64,
-    /// Where the next batch goes on, if there may be more.
+    /// Where the next batch continues, if there may be more.
     pub next: Option<EventSeq>,
 }
 
-/// Rows that arrived before this moment may be deleted. The database stores it.
+/// Rows that arrived before this time may be deleted. The database stores the horizon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Horizon {
     pub before: Timestamp,
-    /// How often the horizon was moved. Only a caller that knows the last number may move it.
+    /// How often the horizon was moved. Only a caller that knows the current number may move it.
     pub version: i64,
 }
 
-/// The horizon follows the clock, by at most `by`, and never goes back.
+/// The new horizon. It follows the clock by at most `by`, and never moves back.
 pub(crate) fn advanced_horizon(stored: Timestamp, now: Timestamp, age: Duration, by: Duration) -> Timestamp {
     stored.max(time::earlier(now, age).min(time::later(stored, by)))
 }
 
-/// The moment before which rows are deleted now. If the clock was ahead once, the stored horizon is ahead of this.
+/// The time before which rows are deleted now. If the clock was ahead once, the stored horizon is later than this time.
 pub(crate) fn effective_horizon(stored: Timestamp, now: Timestamp, age: Duration) -> Timestamp {
     stored.min(time::earlier(now, age))
 }
 
 #[async_trait]
 pub trait RetainStore {
-    /// Answers the horizon for rows that are kept for `age`, and moves it by at most `by`. It is moved only if
-    /// `known_version` is its current version. It begins at the oldest row, and is missing while there is no row.
+    /// Returns the horizon for rows that are kept for `age`, and moves it by at most `by`. It is moved only if
+    /// `known_version` is its current version. It begins at the oldest row. Returns `None` while there are no rows.
     async fn move_horizon(
         &self,
         age: Duration,
@@ -49,10 +49,10 @@ pub trait RetainStore {
         by: Duration,
     ) -> Result<Option<Horizon>, StoreError>;
 
-    /// Deletes about `limit` rows: events behind `after` that arrived `before` this moment, with all that belongs to
-    /// them. An event that is not closed stays. So does an event with a send that is not settled; its finished rows go.
-    /// `processed_event` keeps id and hash, and loses the decisions. After the last event, dead letters without an
-    /// event and captured messages of that age go, too.
+    /// Deletes about `limit` rows. It deletes events after `after` that arrived `before` this time, with everything
+    /// that belongs to them. An event that is not closed stays. An event with an unsettled send stays as well, but its
+    /// finished rows are deleted. `processed_event` keeps the id and the hash, and loses the decisions. After the last
+    /// event, old dead letters without an event and old captured messages are deleted.
     async fn retain(&self, before: Timestamp, after: EventSeq, limit: usize) -> Result<Retained, StoreError>;
 }
 

@@ -23,13 +23,13 @@ pub enum Table {
     Templates,
 }
 
-/// How a column's value travels between JSON and the database.
+/// The type of a column, for the conversion between JSON and the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
     Number,
     Flag,
-    /// An array or an object, kept as JSON text.
+    /// An array or an object, stored as JSON text.
     Json,
 }
 
@@ -37,9 +37,9 @@ pub(crate) enum Kind {
 pub(crate) struct Description {
     pub table: &'static str,
     pub key: &'static [&'static str],
-    /// All columns, the key among them.
+    /// All columns, including the key.
     pub columns: &'static [(&'static str, Kind)],
-    /// Columns that may be filtered by besides those of the key.
+    /// Columns to filter by, in addition to those of the key.
     pub filters: &'static [&'static str],
 }
 
@@ -54,7 +54,7 @@ impl Table {
         Table::Templates,
     ];
 
-    /// The word in its HTTP path.
+    /// The table's name in the HTTP path.
     pub fn path(self) -> &'static str {
         match self {
             Table::Recipients => "recipients",
@@ -67,12 +67,12 @@ impl Table {
         }
     }
 
-    /// The columns of its key, in order.
+    /// The columns of the key, in order.
     pub fn key(self) -> &'static [&'static str] {
         self.description().key
     }
 
-    /// Whether a key column holds `*` where nothing is given.
+    /// Whether a key column contains `*` if no value is given.
     pub fn is_selector(self, column: &str) -> bool {
         match self {
             Table::Preferences | Table::Routing => column == "event_type",
@@ -82,7 +82,7 @@ impl Table {
         }
     }
 
-    /// What a listing may be filtered by.
+    /// The columns that a listing may be filtered by.
     pub fn filters(self) -> impl Iterator<Item = &'static str> {
         let description = self.description();
         description.key.iter().chain(description.filters).copied()
@@ -226,7 +226,7 @@ pub enum TableRow {
 }
 
 impl TableRow {
-    /// A row from its JSON. What it does not name has its default; a name that is not known is an error.
+    /// Parses a row from JSON. Missing columns have their defaults. An unknown column is an error.
     pub fn parse(table: Table, row: &Value) -> Result<Self, serde_json::Error> {
         match table {
             Table::Recipients => Recipient::deserialize(row).map(TableRow::Recipient),
@@ -264,7 +264,8 @@ macro_rules! table_rows {
 
 table_rows!(Recipient, Entity, Preference, Setting, Route, Audience, Template);
 
-/// The rows to write, by the names of their columns. Ten thousand take milliseconds, so a blocking thread makes them.
+/// The rows to write, as objects with a member per column. Ten thousand rows take milliseconds, so a blocking thread
+/// converts them.
 pub(crate) async fn objects(
     table: Table,
     rows: Vec<TableRow>,
@@ -283,7 +284,7 @@ fn objects_of(table: Table, rows: Vec<TableRow>) -> Result<Vec<Map<String, Value
     rows.into_iter().map(object).collect()
 }
 
-/// A row that was read, by the names of its columns.
+/// Converts a row that was read, with a member per column.
 pub(crate) fn shown(table: Table, object: Map<String, Value>) -> Shown<TableRow> {
     Shown::parsed(Value::Object(object), |row| TableRow::parse(table, row))
 }
@@ -292,7 +293,7 @@ pub(crate) fn key_of(table: Table, row: &impl Columns) -> Result<Vec<String>, St
     table.key().iter().map(|column| row.lossy_text(column)).collect()
 }
 
-/// Which rows to list: those where each column has its value, behind the key `after`.
+/// Selects the rows to list: each column must have its value, and the key must follow `after`.
 #[derive(Debug, Clone, Default)]
 pub struct RowFilter {
     pub columns: Vec<(&'static str, String)>,
@@ -303,22 +304,23 @@ pub struct RowFilter {
 #[derive(Debug, Default, PartialEq)]
 pub struct RowPage {
     pub items: Vec<Shown<TableRow>>,
-    /// The key behind which there may be more.
+    /// The key after which there may be more rows.
     pub next: Option<Vec<String>>,
 }
 
 #[async_trait]
 pub trait RowStore {
-    /// Replaces by key, all or nothing. All rows are of this table; of several with one key, the last counts.
+    /// Replaces rows by key, all or none. All rows belong to this table. If several rows have the same key, the last
+    /// one counts.
     async fn put_rows(&self, table: Table, rows: Vec<TableRow>) -> Result<u64, StoreError>;
 
-    /// In the order of the key.
+    /// Lists rows in the order of the key.
     async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<RowPage, StoreError>;
 
-    /// Answers whether it was there. The key's values in their order.
+    /// Deletes the row with these key values, given in key order. Returns whether it existed.
     async fn delete_row(&self, table: Table, key: Vec<String>) -> Result<bool, StoreError>;
 
-    /// Rises whenever what `rule_rows` answers may have changed.
+    /// A number that increases whenever the result of `rule_rows` may have changed.
     async fn rule_version(&self) -> Result<i64, StoreError>;
 
     async fn rule_rows(&self) -> Result<RuleRows, StoreError>;

@@ -18,16 +18,16 @@ use sha2::{Digest, Sha256};
 
 use crate::{Instance, InstanceId, StoreError};
 
-/// The fencing token of a claim; it rises with each.
+/// The fencing token of a claim. Each new claim has a higher one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClaimId(pub i64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedKey {
     pub key: SendKey,
-    /// Claim the send for an attempt at once; otherwise it is due and waits.
+    /// Whether to claim the send for an attempt at once. Otherwise it is due and waits.
     pub claim: bool,
-    /// As its message says; absent where it does not.
+    /// The stamp of the message, if it has one.
     pub published: Option<PublishStamp>,
 }
 
@@ -37,14 +37,14 @@ impl ReceivedKey {
     }
 }
 
-/// Who published a message, and when.
+/// The instance that published a message, and the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublishStamp {
     pub at: Timestamp,
     pub by: InstanceId,
 }
 
-/// A send that was not there before.
+/// A send that was created by this call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSend {
     pub event_id: EventId,
@@ -57,30 +57,30 @@ pub struct NewSend {
 pub struct Received {
     /// Sends that this instance claimed; all under one lease.
     pub jobs: Vec<SendJob>,
-    /// Keys that no outbox row has: forged, or older than what is kept.
+    /// Keys without an outbox row: forged, or older than the retention time.
     pub unknown: Vec<SendKey>,
-    /// Each row that was not there before.
+    /// The rows that were received for the first time.
     pub new: Vec<NewSend>,
-    /// The events of the others; they may be complete, too.
+    /// Events of the rows that were received before. They may be complete as well.
     pub redelivered_events: Vec<EventId>,
-    /// Rows that were there already: a redelivery.
+    /// The number of rows that had been received before.
     pub redelivered: u64,
 }
 
-/// All that an attempt needs.
+/// Everything that an attempt needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SendJob {
     pub key: SendKey,
     pub claim: ClaimId,
-    /// The how-manieth attempt this is, from 1.
+    /// The number of this attempt, from 1.
     pub attempt: u32,
-    /// What the attempts before it left.
+    /// The history that earlier attempts left.
     pub history: History,
     pub event_id: EventId,
     pub event_type: EventType,
     pub user: UserRef,
-    /// Where there are several, those that are not done with, separated by spaces. Empty where all that is left was
-    /// declared dead while it waited.
+    /// The address. If the channel has several, the unfinished ones, separated by spaces. Empty if all remaining
+    /// addresses were marked dead while the send waited.
     pub address: String,
     pub devices: Devices,
     pub title: String,
@@ -95,18 +95,18 @@ pub struct SendJob {
 pub enum Devices {
     #[default]
     All,
-    /// Others are done with by earlier attempts; whether one of them was told.
+    /// Earlier attempts have finished the other addresses. `any_sent` is whether one of those was sent to.
     Remaining { any_sent: bool },
 }
 
 impl SendJob {
-    /// Its addresses. Only some channels have several.
+    /// The addresses of the send. Only some channels have several.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = &str> {
         let several = self.key.channel.has_many_addresses();
         self.address.split(move |c| several && c == ' ').filter(|address| !address.is_empty())
     }
 
-    /// Leaves out what was declared dead since it was decided.
+    /// Removes addresses that were marked dead after the event was decided.
     pub(crate) fn remove_addresses(&mut self, is_dead: impl Fn(&str) -> bool) {
         if self.addresses().any(&is_dead) {
             self.address = self.addresses().filter(|address| !is_dead(address)).collect::<Vec<_>>().join(" ");
@@ -114,25 +114,25 @@ impl SendJob {
     }
 }
 
-/// Longer ones are no addresses of any provider, and no index of PostgreSQL takes them.
+/// No provider uses longer addresses, and PostgreSQL can't index them.
 const MAX_KEPT_ADDRESS_BYTES: usize = 2_000;
 
-/// What an attempt came to, to be written where its claim still holds.
+/// The outcome of an attempt. It is written only if the attempt's claim still holds.
 #[derive(Debug, Clone)]
 pub struct Settlement {
     pub job: SendJob,
     pub state: SendState,
-    /// Addresses that get no further attempt, whatever becomes of the others.
+    /// Addresses that get no further attempt, whatever the outcome of the others.
     pub done: Vec<AddressResult>,
     pub provider: String,
-    /// What went wrong, if something did.
+    /// The error, if there was one.
     pub error: Option<String>,
-    /// What the provider made of it. One that was not asked does not count as an attempt.
+    /// The kind of outcome. If no provider was asked, it does not count as an attempt.
     pub outcome: OutcomeKind,
-    /// The send's history with this outcome in it.
+    /// The send's history, including this outcome.
     pub history: History,
     pub duration: Duration,
-    /// When the attempt began; absent where there was none, or nobody knows.
+    /// When the attempt began. `None` if there was none, or if its begin is unknown.
     pub attempted_at: Option<Timestamp>,
     pub capture: Capture,
 }
@@ -143,12 +143,12 @@ impl Settlement {
         self.outcome.attempts_after(self.job.attempt)
     }
 
-    /// What is to be written of the history: nothing where nothing is new, as of nearly all sends.
+    /// The history to write. `None` if it has not changed, as for nearly all sends.
     pub(crate) fn new_history(&self) -> Option<History> {
         (self.history != self.job.history).then_some(self.history)
     }
 
-    /// What went wrong, with its code in front where that is final.
+    /// The error to store. If the state is final, its code comes first.
     pub(crate) fn last_error(&self) -> Option<String> {
         self.error.as_ref().map(|error| match self.state.code() {
             Some(code) => format!("{code}: {error}"),
@@ -156,13 +156,14 @@ impl Settlement {
         })
     }
 
-    /// Whether the attempt is kept: every one that was not a first success.
+    /// Whether the attempt is stored. A success at the first attempt is not, and neither is an outcome without an
+    /// attempt.
     pub(crate) fn keeps_attempt(&self) -> bool {
         let is_first = self.job.attempt == 1 && self.job.history == History::default();
         self.outcome.is_attempt() && !(is_first && self.state.is_sent())
     }
 
-    /// Addresses that nobody is at any more, and why.
+    /// Addresses that no longer reach anyone, with the reason.
     pub(crate) fn dead(&self) -> impl Iterator<Item = (&str, &str)> {
         self.kept().filter_map(|done| match &done.end {
             AddressOutcome::Dead { reason } => Some((done.address.as_str(), reason.as_str())),
@@ -174,8 +175,8 @@ impl Settlement {
         self.done.iter().filter(|done| done.address.len() <= MAX_KEPT_ADDRESS_BYTES)
     }
 
-    /// What became of each address, where there are or were several: one that is left of them by a retry counts, too.
-    /// Each is here once.
+    /// The outcome of each address, without duplicates. Empty unless the send has several addresses, or had several
+    /// before a retry.
     pub(crate) fn addresses(&self) -> Vec<&AddressResult> {
         let several = self.job.key.channel.has_many_addresses()
             && (self.job.devices != Devices::All || self.job.address.contains(' '));
@@ -185,8 +186,8 @@ impl Settlement {
         done
     }
 
-    /// The addresses that are left, where some are done with and the send may go on. Where none is left nobody knows
-    /// which to try again, and the address stays.
+    /// The addresses that are left, if some are finished and the send may continue. `None` if no address is left: then
+    /// it is unknown which to try again, and the stored address stays.
     pub(crate) fn remaining_addresses(&self) -> Option<String> {
         if !self.job.key.channel.has_many_addresses() || self.done.is_empty() || self.state.is_sent() {
             return None;
@@ -196,14 +197,14 @@ impl Settlement {
         Some(left.join(" ")).filter(|left| !left.is_empty())
     }
 
-    /// The hash of the shared address that the event was certainly not sent to. After a crash it may have been, and no
-    /// other send repeats it.
+    /// The hash of a shared address to which the event was certainly not sent. After a crash it may have been sent, so
+    /// no other send repeats it.
     pub(crate) fn released_address(&self) -> Option<String> {
         let certain = self.state.code().is_some_and(|code| code != CRASHED);
         (certain && self.job.key.channel.facts().once_per_address).then(|| address_hash(&self.job.address))
     }
 
-    /// Best-effort channels make no dead letters.
+    /// The dead letter of a failed send. Best-effort channels have none.
     pub(crate) fn dead_letter(&self) -> Option<DeadLetter> {
         let code = self.state.code().filter(|_| self.job.key.channel.is_retried())?;
         Some(DeadLetter {
@@ -219,7 +220,7 @@ impl Settlement {
     }
 }
 
-/// What became of an address, as `send_address` has it: its outcome, the provider's id, and what went wrong.
+/// The outcome of an address as stored in `send_address`: outcome, provider's id and error.
 pub(crate) fn address_outcome(done: &AddressResult) -> (&'static str, Option<&str>, Option<&str>) {
     match &done.end {
         AddressOutcome::Sent { external_id } => ("SENT", external_id.as_deref(), None),
@@ -228,7 +229,7 @@ pub(crate) fn address_outcome(done: &AddressResult) -> (&'static str, Option<&st
     }
 }
 
-/// An address may be a secret; to tell one from another its hash is enough.
+/// The hash of an address. An address may be a secret, and its hash is enough to compare it.
 pub(crate) fn address_hash(address: &str) -> String {
     Sha256::digest(address.as_bytes()).iter().fold(String::with_capacity(64), |mut hex, byte| {
         use std::fmt::Write;
@@ -239,7 +240,7 @@ pub(crate) fn address_hash(address: &str) -> String {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Capture {
-    /// The message is written to `captured_message` in the same transaction, with the HTML that it had.
+    /// The message is written to `captured_message` in the same transaction, with its HTML.
     Keep {
         html: Option<Arc<str>>,
     },
@@ -248,30 +249,30 @@ pub enum Capture {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// Sends whose claim had been taken over: nothing was written for them.
+    /// Sends whose claim had been taken over. Nothing was written for them.
     pub lost: Vec<SendKey>,
 }
 
-/// What a provider says of a message after it has taken it.
+/// A provider's report about a message after accepting it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// The provider's id of the message.
     pub external_id: String,
-    /// In the provider's words, such as `delivered`.
+    /// The provider's status, such as `delivered`.
     pub receipt: String,
-    /// First words of receipts that this one does not replace: they come behind it. Callbacks overtake each other, and
-    /// what was known is not unlearnt by a late one.
+    /// The first words of receipts that this one must not replace, because they come after it. Callbacks can overtake
+    /// each other.
     pub later_receipts: Vec<&'static str>,
 }
 
-/// A claim whose lease has passed, with what is still `SENDING` under it.
+/// A claim whose lease has expired, with its sends that are still `SENDING`.
 #[derive(Debug)]
 pub struct ExpiredClaim {
     pub claim: ClaimId,
     pub jobs: Vec<SendJob>,
 }
 
-/// Something that nobody will try again by itself.
+/// A failure that is not retried automatically.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeadLetter {
     pub stage: &'static str,
@@ -285,7 +286,7 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
-    /// An event that nobody will try again by itself.
+    /// The dead letter of an event.
     pub(crate) fn of_event(event_id: &str, failure: &Failure) -> Self {
         DeadLetter {
             stage: "fan_out",
@@ -296,7 +297,7 @@ impl DeadLetter {
         }
     }
 
-    /// A row that can't be sent, for example because its template fails.
+    /// The dead letter of a row that can't be sent, for example because its template fails.
     pub(crate) fn of_failed_row(row: &OutboxRow) -> Self {
         DeadLetter {
             stage: "fan_out",
@@ -309,7 +310,7 @@ impl DeadLetter {
         }
     }
 
-    /// A row that the broker refused too often.
+    /// The dead letter of a row that the broker refused too often.
     pub(crate) fn of_refused_row(
         event_id: String,
         recipient: UserRef,
@@ -328,17 +329,17 @@ impl DeadLetter {
     }
 }
 
-/// A message that was forged, can't be read, or was refused again and again.
+/// A message that was forged, can't be read, or was refused repeatedly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedMessage {
-    /// Absent when the message has no readable key.
+    /// `None` if the message has no readable key.
     pub key: Option<SendKey>,
     pub failure: Failure,
     pub message: Option<String>,
 }
 
 impl FailedMessage {
-    /// With the event and recipient of the row that it spoke of, if it spoke of one.
+    /// The dead letter of the message. `row` is the event and recipient of its outbox row, if there is one.
     pub(crate) fn dead_letter(&self, row: Option<(String, UserRef)>) -> DeadLetter {
         let (event_id, recipient) = row.unzip();
         DeadLetter {
@@ -356,8 +357,8 @@ impl FailedMessage {
 
 #[async_trait]
 pub trait SendStore {
-    /// Writes notifications and sends for these rows; a row that is there already is skipped. Each send is born with
-    /// the status of [`ReceivedKey::birth`].
+    /// Writes notifications and sends for these rows. Rows that were received before are skipped.
+    /// [`ReceivedKey::birth`] decides the initial status of each send.
     async fn receive(
         &self,
         keys: Vec<ReceivedKey>,
@@ -365,7 +366,7 @@ pub trait SendStore {
         lease: Duration,
     ) -> Result<Received, StoreError>;
 
-    /// Claims sends of a channel that are due; by lane, then by due time.
+    /// Claims due sends of a channel, by lane, then by due time.
     async fn claim_due(
         &self,
         channel: Channel,
@@ -374,8 +375,8 @@ pub trait SendStore {
         lease: Duration,
     ) -> Result<Vec<SendJob>, StoreError>;
 
-    /// One transaction for a batch of outcomes; each is fenced by its claim. `finished` claims hold nothing any more.
-    /// Written by `instance`.
+    /// Writes a batch of outcomes in one transaction. Each outcome is fenced by its claim. The claims in `finished`
+    /// have no unsettled sends left. `instance` is stored as the writer.
     async fn settle(
         &self,
         settlements: Vec<Settlement>,
@@ -383,27 +384,27 @@ pub trait SendStore {
         instance: InstanceId,
     ) -> Result<Settled, StoreError>;
 
-    /// Claims the job's address for its event. Of all sends that ask, one holds the address, however often it asks, for
-    /// as long as its own claim holds. A send that fails gives it up again, unless it may have been sent.
+    /// Claims the job's address for its event. Only one send holds the address, even if it asks repeatedly, for as long
+    /// as its own claim holds. A send that fails releases the address, unless the message may have been sent.
     async fn claim_address(&self, job: &SendJob) -> Result<AddressClaim, StoreError>;
 
-    /// Whether the job may have been sent under the claim that it holds: it held its address.
+    /// Whether the job may have been sent under its current claim. This is so if it held its address.
     async fn may_have_sent(&self, job: &SendJob) -> Result<bool, StoreError>;
 
-    /// Keeps what a provider says of a message, where it is the one that we know of and nothing later is known; answers
-    /// whether. The send's status stays.
+    /// Stores a provider's receipt if it can belong to the send's message and no later receipt is stored. Returns
+    /// whether it was stored. The send's status stays.
     async fn record_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError>;
 
-    /// Renews claims from now on; answers those that had not expired and are renewed.
+    /// Renews claims from now on. Returns the claims that had not expired and are renewed.
     async fn renew_claims(&self, claims: Vec<ClaimId>, lease: Duration) -> Result<Vec<ClaimId>, StoreError>;
 
-    /// Claims whose lease has passed. They are not changed: settling their jobs is what takes them over.
+    /// Claims whose lease has expired. They are not changed, because settling their jobs takes them over.
     async fn expired_claims(&self, limit: usize) -> Result<Vec<ExpiredClaim>, StoreError>;
 
-    /// Messages that can't be received: a dead letter for each, and the row that it spoke of is `FAILED`, so that
-    /// nobody publishes it again.
+    /// Writes a dead letter for each message that can't be received. The message's outbox row becomes `FAILED`, so that
+    /// it is not published again.
     async fn fail_messages(&self, failed: Vec<FailedMessage>) -> Result<(), StoreError>;
 
-    /// When the next send of the channel is due, if any waits.
+    /// When the next send of the channel is due. `None` if no send waits.
     async fn next_due(&self, channel: Channel) -> Result<Option<Timestamp>, StoreError>;
 }

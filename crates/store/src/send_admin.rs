@@ -1,5 +1,5 @@
-//! Lists sends for operators, and resolves sends in doubt by their decisions. A list walks an order that the database
-//! has anyway, and skips sends that do not match. Each page looks at a bounded number of sends.
+//! Lists sends for operators, and resolves sends in doubt by their decisions. A list follows an existing index order
+//! and skips sends that do not match. Each page examines a bounded number of sends.
 
 use async_trait::async_trait;
 use campanile_domain::channel::Channel;
@@ -14,10 +14,10 @@ use crate::columns::Columns;
 use crate::send_row::{ListedSend, listed_send};
 use crate::{DeadLetter, InstanceId, StoreError};
 
-/// How many sends a page looks at, where not every one of them matches.
+/// The number of sends that a page examines, if some of them may not match.
 const MAX_SCANNED_SENDS: usize = 1_000;
 
-/// Which sends: those where everything that is given is so, behind `after`; at most `limit`.
+/// Selects sends. Each field that is set must match. At most `limit` are returned, beginning after `after`.
 #[derive(Debug, Clone, Default)]
 pub struct SendFilter {
     pub status: Option<SendStatus>,
@@ -30,7 +30,7 @@ pub struct SendFilter {
     pub limit: usize,
 }
 
-/// Where a page ended: a place in the order that the same filter walks.
+/// Where a page ended: a position in the order of the same filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SendCursor(Vec<String>);
 
@@ -40,41 +40,41 @@ impl SendCursor {
     }
 }
 
-/// Fewer items than were asked for do not mean that there are no more: only a missing `next` does.
+/// A page of sends. Fewer than `limit` items do not mean that this is the last page; only a missing `next` does.
 #[derive(Debug, Default, PartialEq)]
 pub struct SendPage {
     pub items: Vec<ListedSend>,
     pub next: Option<SendCursor>,
 }
 
-/// What a person decides about a send in doubt.
+/// An operator's decision about a send in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
-    /// It goes out once more, at once, however many attempts there were.
+    /// The message is sent again at once, however many attempts there were.
     Resend,
-    /// It has arrived.
+    /// The message has arrived.
     Sent,
-    /// It has not arrived, and nobody tries again.
+    /// The message has not arrived and is not sent again.
     Failed,
 }
 
-/// What came of the verdict.
+/// The result of resolving a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolved {
     Done,
-    /// The send is not in doubt, but this: somebody was faster, or it never was.
+    /// The send is not in doubt. It has this status, because it was resolved before or was never in doubt.
     NotInDoubt(SendStatus),
     Unknown,
 }
 
 #[async_trait]
 pub trait SendAdminStore {
-    /// Those in doubt and those that are due as they wait, those of an event by recipient, all others from the newest
-    /// on.
+    /// Lists sends. With an event, by recipient. Without one, `IN_DOUBT` and `DUE` sends in the order in which they
+    /// wait, and all other sends from the newest to the oldest.
     async fn list_sends(&self, filter: SendFilter) -> Result<SendPage, StoreError>;
 
-    /// Ends the doubt about a send: of two persons at once, one does. The verdict is kept as an attempt, with the note;
-    /// a failure has its dead letter as any other.
+    /// Resolves a send in doubt. If two operators do so at once, only the first succeeds. The decision is stored as an
+    /// attempt, with the note. A failed send gets a dead letter, like any other failure.
     async fn resolve(
         &self,
         key: SendKey,
@@ -84,7 +84,7 @@ pub trait SendAdminStore {
     ) -> Result<Resolved, StoreError>;
 }
 
-/// A row of a scan. One whose message was not received yet has no send.
+/// A row of a scan. `send` is `None` if the message has not been received yet.
 #[derive(Debug)]
 pub(crate) struct ScannedSend {
     cursor: Option<SendCursor>,
@@ -96,16 +96,16 @@ pub(crate) fn scanned_send(row: &impl Columns) -> Result<ScannedSend, StoreError
     Ok(ScannedSend { cursor: cursor.map(SendCursor), send: listed_send(row)? })
 }
 
-/// The order in which sends are walked.
+/// The order in which sends are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendOrder {
     /// By recipient and channel.
     ByRecipient,
-    /// By since when they are in doubt.
+    /// By the time since when they are in doubt.
     InDoubtSince,
     /// By channel, lane and due time.
     Due,
-    /// By id, backwards.
+    /// By id, from the newest to the oldest.
     Newest,
 }
 
@@ -123,7 +123,7 @@ impl SendFilter {
         }
     }
 
-    /// A cursor of this filter from its text; anything else is none.
+    /// Parses a cursor of this filter. `None` if the text is not one.
     pub fn cursor(&self, text: &str) -> Option<SendCursor> {
         let parts: Vec<String> = serde_json::from_str(text).ok()?;
         let is_id = |id: &str| Uuid::try_parse(id).is_ok();
@@ -147,7 +147,7 @@ impl SendFilter {
         (fits && clean).then_some(SendCursor(parts))
     }
 
-    /// Behind which place to begin. `first` is the one before all others.
+    /// The position after which to begin. `first` is the position before all others.
     pub(crate) fn start(&self, first: &[&str]) -> Vec<String> {
         if let Some(SendCursor(cursor)) = &self.after {
             return cursor.clone();
@@ -163,7 +163,8 @@ impl SendFilter {
         cursor
     }
 
-    /// The last channel that is walked where channels are in the order; behind all of them if none is given.
+    /// The last channel to read, if the order contains channels. Without a channel in the filter, a text that sorts
+    /// after all of them.
     pub(crate) fn last_channel(&self) -> &'static str {
         self.channel.map_or("~", Channel::as_str)
     }
@@ -172,7 +173,7 @@ impl SendFilter {
         self.user_type.as_deref().zip(self.user_id.as_deref())
     }
 
-    /// How many sends to look at.
+    /// The number of sends to examine.
     pub(crate) fn scan_limit(&self) -> usize {
         let by_order = match self.order() {
             SendOrder::ByRecipient | SendOrder::Newest => self.status.is_none() && self.channel.is_none(),
@@ -184,7 +185,7 @@ impl SendFilter {
         if all_match { self.limit } else { MAX_SCANNED_SENDS.max(self.limit) }
     }
 
-    /// What matches of the rows that were looked at.
+    /// Builds a page from the scanned rows that match.
     pub(crate) fn page(&self, scanned: Vec<ScannedSend>) -> SendPage {
         let is_last_scan = scanned.len() < self.scan_limit();
         let mut page = SendPage::default();
@@ -199,7 +200,7 @@ impl SendFilter {
                 }
             }
         }
-        // A user's sends lie together, and are no more than there are channels.
+        // A user's sends are adjacent, and there are no more than there are channels.
         let of_one_user = self.order() == SendOrder::ByRecipient && self.user().is_some();
         if is_last_scan && examined == count || of_one_user && page.items.len() < self.limit {
             page.next = None;
@@ -227,7 +228,7 @@ impl Resolution {
         }
     }
 
-    /// As it stands among the attempts, beside the outcomes of real ones.
+    /// The outcome under which the decision is stored among the attempts.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Resolution::Resend => "RESENT",
@@ -236,17 +237,17 @@ impl Resolution {
         }
     }
 
-    /// What is kept as the send's error, if something new is.
+    /// The send's new error, if it changes.
     pub(crate) fn last_error(self, note: Option<&str>) -> Option<String> {
         let note = note.unwrap_or("an operator reported that it did not arrive");
         (self == Resolution::Failed).then(|| format!("{SETTLED}: {note}"))
     }
 }
 
-/// The code of a failure that a person decided.
+/// The code of a failure that an operator decided.
 const SETTLED: &str = "SETTLED";
 
-/// A send that may be in doubt, as it is now.
+/// The current state of a send that may be in doubt.
 #[derive(Debug)]
 pub(crate) struct SendToResolve {
     pub key: SendKey,
@@ -272,7 +273,8 @@ impl SendToResolve {
     }
 }
 
-/// As both databases write it. Our own parser takes more forms, years and offsets than they do.
+/// Whether the text is a time in the form that both databases write. Our own parser accepts more forms, years and
+/// offsets.
 fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_dated = bytes.get(4) == Some(&b'-') && bytes.get(7) == Some(&b'-');

@@ -11,7 +11,7 @@ use crate::columns::{Columns, bad};
 use crate::stage::{SendStages, StageStamp};
 use crate::{Shown, StoreError, trace};
 
-/// A send, without whom it is for.
+/// A send, without its recipient.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SendRow {
     pub id: Shown<SendKey>,
@@ -25,18 +25,18 @@ pub struct SendRow {
     pub lease_until: Option<Shown<Moment>>,
     pub provider: Option<String>,
     pub external_id: Option<String>,
-    /// The provider's own word for what became of it.
+    /// The provider's status of the message.
     pub receipt: Option<String>,
     pub receipt_at: Option<Shown<Moment>>,
     pub last_error: Option<String>,
-    /// When it was received.
+    /// When the message was received.
     pub created_at: Shown<Moment>,
     pub sent_at: Option<Shown<Moment>>,
     pub deferred_since: Option<Shown<Moment>>,
     pub deferrals: Shown<u32>,
 }
 
-/// A send of a list. Its outbox row, which names the event and the user, may be deleted already.
+/// A send in a list. Its outbox row, which names the event and the user, may be deleted already.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ListedSend {
     #[serde(flatten)]
@@ -47,7 +47,7 @@ pub struct ListedSend {
     pub in_doubt_since: Option<Shown<Moment>>,
 }
 
-/// A send of a trace.
+/// A send in a trace.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TracedSend {
     #[serde(flatten)]
@@ -55,12 +55,12 @@ pub struct TracedSend {
     #[serde(flatten)]
     pub user: UserRef,
     pub attempts: Vec<TracedAttempt>,
-    /// Where there are several, such as push tokens.
+    /// The outcome of each address, if there are several, such as push tokens.
     pub addresses: Vec<SendAddressRow>,
     pub stages: SendStages,
 }
 
-/// An attempt, or what an operator decided about a send in doubt.
+/// An attempt, or an operator's decision about a send in doubt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttemptRow {
     pub at: Shown<Moment>,
@@ -70,7 +70,7 @@ pub struct AttemptRow {
     pub duration_ms: Shown<u64>,
 }
 
-/// An attempt, and whose it was.
+/// An attempt, and the instance that made it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TracedAttempt {
     #[serde(flatten)]
@@ -78,7 +78,7 @@ pub struct TracedAttempt {
     pub instance: Option<String>,
 }
 
-/// What became of one address of a send.
+/// The outcome of one address of a send.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SendAddressRow {
     pub address: String,
@@ -111,7 +111,7 @@ fn send_row(row: &impl Columns) -> Result<SendRow, StoreError> {
     })
 }
 
-/// A row of a list, or none if there is no send yet: its message was not received.
+/// A send in a list. `None` if there is no send yet, because its message has not been received.
 pub(crate) fn listed_send(row: &impl Columns) -> Result<Option<ListedSend>, StoreError> {
     if row.maybe_lossy("status")?.is_none() {
         return Ok(None);
@@ -136,16 +136,16 @@ pub(crate) fn traced_send(row: &impl Columns) -> Result<TracedSend, StoreError> 
     })
 }
 
-/// Objects that the statement made of other rows.
+/// Objects that the statement built from other rows.
 pub(crate) fn objects<T: DeserializeOwned>(row: &impl Columns, column: &str) -> Result<Vec<T>, StoreError> {
     serde_json::from_value(row.json(column)?).map_err(|error| bad(column, error))
 }
 
-/// What is settled, for good or for now, was settled when it was sent, or with its last attempt.
+/// The stages of a send. A send is settled when it was sent, or at its last attempt.
 fn stages(row: &impl Columns, send: &SendRow, attempts: &[TracedAttempt]) -> Result<SendStages, StoreError> {
     let by = |column| row.maybe_lossy_text(column);
     let settled_at = send.sent_at.clone().or_else(|| attempts.last().map(|attempt| attempt.row.at.clone()));
-    // Until it is settled, nobody knows whether the attempt has begun.
+    // Until the send is settled, it is unknown whether the attempt has begun.
     let attempted_at =
         if send.status == SendStatus::Sending { None } else { row.maybe_shown("attempted_at")? };
     Ok(SendStages {

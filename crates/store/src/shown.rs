@@ -1,12 +1,12 @@
-//! Stored values that are only shown. A value that was damaged by hand must hide neither its row nor the rows beside
-//! it.
+//! Stored values that are only shown. A damaged value must not hide its row or other rows.
 
 use campanile_domain::time::{self, Moment, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// A value as its type, or as it is stored where the type does not show the same, such as an unknown status.
+/// A value as its type. If the type would not show the same as what is stored, such as an unknown status, the stored
+/// value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Shown<T> {
@@ -42,7 +42,7 @@ impl<T: Serialize> Shown<T> {
 }
 
 impl Shown<Moment> {
-    /// Times that others wrote in their own form can be compared, too.
+    /// The time, also if another program wrote it in another form.
     pub fn at(&self) -> Option<Timestamp> {
         match self {
             Shown::Typed(Moment(at)) => Some(*at),

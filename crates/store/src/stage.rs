@@ -1,4 +1,4 @@
-//! The stages of a trace: which instance did each, and when.
+//! The stages of a trace: the instance that executed each stage, and when.
 
 use campanile_domain::status::ProcessedStatus;
 use campanile_domain::time::Moment;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::Shown;
 use crate::trace::{EventRow, ProcessedRow};
 
-/// A stage that has not happened, or that nobody noted, is null.
+/// The instance and time of a stage. `None` if the stage has not happened or was not recorded.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StageStamp {
     pub at: Option<Shown<Moment>>,
@@ -34,8 +34,8 @@ impl StageStamp {
 }
 
 impl EventStages {
-    /// While a large audience is under way, the instance of its last step and no time. An id that was known already was
-    /// decided by whoever saw it first, which says nothing of this event.
+    /// The stages of an event. While a large audience is in progress, the stage has the instance of its last step and
+    /// no time. The record of a known id belongs to the earlier event with this id, so it is not used.
     pub(crate) fn of(event: &EventRow, processed: Option<&ProcessedRow>) -> Self {
         let published_at = event.published_at.clone();
         let accepted = event.created_at.at();

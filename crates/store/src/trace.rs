@@ -20,7 +20,7 @@ use crate::send_row::TracedSend;
 use crate::stage::EventStages;
 use crate::{Shown, StoreError, decode};
 
-/// Which part of a trace: one user only, or the users behind `after`; at most `limit` of them.
+/// Selects a part of a trace: one user, or at most `limit` users after `after`.
 #[derive(Debug, Clone, Default)]
 pub struct TraceFilter {
     pub user: Option<UserRef>,
@@ -33,9 +33,9 @@ pub struct TraceFilter {
 pub struct Trace {
     pub event: TracedEvent,
     pub processed: Option<ProcessedRow>,
-    /// Decisions as they were stored; absent for large audiences.
+    /// The stored decisions. `None` for large audiences.
     pub decisions: Option<Vec<Shown<Decision>>>,
-    /// Name and role of everybody in the decisions, as they are now.
+    /// The current name and role of each recipient in the decisions.
     pub recipients: Vec<RecipientName>,
     pub outbox: Vec<OutboxView>,
     pub notifications: Vec<NotificationRow>,
@@ -61,7 +61,7 @@ pub struct EventRow {
     pub processed_at: Option<Shown<Moment>>,
 }
 
-/// An event of a list.
+/// An event in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ListedEvent {
     pub id: EventSeq,
@@ -69,20 +69,20 @@ pub struct ListedEvent {
     pub row: EventRow,
 }
 
-/// The event of a trace.
+/// The event in a trace.
 #[derive(Debug, Clone, Serialize)]
 pub struct TracedEvent {
     #[serde(flatten)]
     pub row: EventRow,
-    /// As it is shown: text if it is not a valid payload.
+    /// The payload as it is shown: as text if it is not valid.
     pub payload: Value,
     pub stages: EventStages,
-    /// As stages read it, for deciding again. None if they can't.
+    /// The event as the stages read it, for deciding again. `None` if it can't be read.
     #[serde(skip)]
     pub event: Option<Event>,
 }
 
-/// What was decided about an event, without the decisions.
+/// The stored result of an event's decision, without the decisions themselves.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProcessedRow {
     pub status: Shown<ProcessedStatus>,
@@ -93,7 +93,7 @@ pub struct ProcessedRow {
     pub created_at: Shown<Moment>,
 }
 
-/// Somebody whom decisions name.
+/// A recipient in the decisions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecipientName {
     pub user: UserRef,
@@ -155,7 +155,7 @@ pub struct CapturedRow {
     pub address: String,
     pub title: String,
     pub body: String,
-    /// Of an e-mail that has HTML.
+    /// The HTML of an e-mail, if it has any.
     pub html: Option<String>,
     pub at: Shown<Moment>,
 }
@@ -164,7 +164,7 @@ pub struct CapturedRow {
 pub struct EventFilter {
     pub status: Option<EventStatus>,
     pub event_type: Option<String>,
-    /// Only events that arrived behind this one (oldest first), or before it (newest first).
+    /// Only events that arrived after this one, or before it if `newest_first` is set.
     pub after: Option<i64>,
     pub newest_first: bool,
     pub limit: usize,
@@ -230,7 +230,7 @@ pub(crate) fn processed_row(row: &impl Columns) -> Result<ProcessedRow, StoreErr
     })
 }
 
-/// Decisions that are no list can't be shown.
+/// The stored decisions. Anything but a list is shown as an empty list.
 pub(crate) fn decisions(row: &impl Columns) -> Result<Option<Vec<Shown<Decision>>>, StoreError> {
     let decisions = row.maybe_json("decisions")?.filter(|decisions| !decisions.is_null());
     Ok(decisions.map(|decisions| match decisions {

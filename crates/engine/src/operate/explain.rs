@@ -19,7 +19,7 @@ pub struct Explanation {
     pub decisions: Vec<Decision>,
     pub summary: Option<Summary>,
     pub failure: Option<Failure>,
-    /// Whether more recipients would be considered than are shown.
+    /// Whether the event would reach more recipients than are shown.
     pub truncated: bool,
 }
 

@@ -6,7 +6,7 @@ use campanile_store::{Receipt, StoreError};
 use crate::Engine;
 
 impl Engine {
-    /// Keeps the receipt with the send, whose status stays; answers whether it was kept.
+    /// Stores the receipt with the send and leaves the send's status unchanged. Returns whether the receipt was stored.
     pub async fn record_receipt(&self, key: SendKey, receipt: Receipt) -> Result<bool, StoreError> {
         self.store.record_receipt(key, receipt).await
     }

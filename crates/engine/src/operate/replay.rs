@@ -1,5 +1,5 @@
-//! Replays dead letters. The store puts back what failed. If a text could not be rendered when its event was decided,
-//! this module renders it with the current templates.
+//! Replays dead letters. The store moves failed events, rows and sends back to the stage where they failed. If a text
+//! could not be rendered when its event was decided, this module renders it with the current templates.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -15,19 +15,20 @@ use campanile_store::{
 
 use crate::Engine;
 
-/// How much one call of [`Engine::replay`] does.
+/// The limits of one call of [`Engine::replay`].
 #[derive(Debug, Clone, Copy)]
 pub struct ReplayLimits {
     pub dead_letters: usize,
-    /// Dead letters of one transaction.
+    /// The maximum number of dead letters per transaction.
     pub batch: usize,
-    /// No batch begins later than this.
+    /// No batch begins after this time.
     pub timeout: Duration,
 }
 
 impl Engine {
-    /// Replays what matches the filter, batch by batch. What fails again meanwhile is left for another call: otherwise
-    /// one call might never end. A batch that fails leaves those before it replayed, and the error is answered.
+    /// Replays the dead letters that match the filter, batch by batch. Dead letters written after the call began are
+    /// left for another call, because otherwise one call might never end. If a batch fails, earlier batches stay
+    /// replayed and the error is returned.
     pub async fn replay(
         &self,
         filter: DeadLetterFilter,
@@ -90,8 +91,8 @@ impl Engine {
     }
 }
 
-/// The rows without a text among the dead letters that the replay is going to read, and no later ones: those are
-/// written with their own batch.
+/// Finds rows without a text among the dead letters that the next batch reads. Rows of later dead letters are rendered
+/// with their own batch.
 async fn unwritten(store: &dyn Store, filter: &DeadLetterFilter) -> Result<Vec<Unwritten>, StoreError> {
     let dead_letters =
         store.list_dead_letters(DeadLetterFilter { replayed: false, ..filter.clone() }).await?;
@@ -145,7 +146,7 @@ mod tests {
                 "({id}, '{stage}', 'a', 'CUSTOMER', '{id}', 'EMAIL', 'R', 'why', '2026-01-21T10:15:30.000Z')"
             )
         };
-        // Two that are unwritten among sends, and many behind them.
+        // Dead letters 2 and 12 have no text and lie between sends. All dead letters above 20 have no text.
         let dead_letters: Vec<String> = (1..=100)
             .map(|id| dead_letter(id, if id == 2 || id == 12 || id > 20 { "fan_out" } else { "send" }))
             .collect();

@@ -10,7 +10,7 @@ use campanile_store::{RowFilter, RowPage, StoreError, Table, TableRow};
 use crate::Engine;
 
 impl Engine {
-    /// Replaces by key, all or nothing; answers how many rows were written.
+    /// Replaces rows by key, all or none. Returns the number of rows written.
     pub async fn put_rows(&self, table: Table, rows: Vec<TableRow>) -> Result<u64, StoreError> {
         let written = self.store.put_rows(table, rows).await?;
         self.rules.refresh(self.store.as_ref()).await?;
@@ -21,7 +21,7 @@ impl Engine {
         self.store.list_rows(table, filter).await
     }
 
-    /// Deletes the first of these keys that exists; answers whether one did.
+    /// Deletes the first of these keys that exists. Returns whether one existed.
     pub async fn delete_row(&self, table: Table, keys: Vec<Vec<String>>) -> Result<bool, StoreError> {
         for key in keys {
             if self.store.delete_row(table, key).await? {

@@ -33,7 +33,7 @@ pub async fn run(
             return;
         }
         let finished = in_flight.finished_claims(batch.iter().map(|attempted| attempted.claimed.job.claim));
-        // Only this process knows the outcomes, so it retries however long the database is away.
+        // Only this process knows the outcomes, so it retries for as long as the database is unavailable.
         let mut settled_by = SettledBy::Holder;
         while let Err(error) = settle(&engine, settled_by, &batch, finished.clone()).await {
             settled_by = SettledBy::HolderRetry;
@@ -53,7 +53,7 @@ pub async fn run(
     }
 }
 
-/// The outcomes that are there, at most `MAX_BATCH`; none when all attempts are over.
+/// The outcomes that are available, at most `MAX_BATCH`. Empty when all attempts have ended.
 async fn next_batch<T>(outcomes: &mut UnboundedReceiver<T>, done: &CancellationToken) -> Vec<T> {
     let mut batch = Vec::new();
     tokio::select! {
@@ -75,18 +75,18 @@ async fn settle(
     write(engine, settled_by, settlements, finished).await
 }
 
-/// Who writes the outcomes.
+/// The writer of the outcomes.
 #[derive(Debug, Clone, Copy)]
 enum SettledBy {
     /// The instance that claimed the sends.
     Holder,
-    /// The same instance once more. The answer to its first commit may have been lost; then nothing is left to write.
+    /// The same instance again. The answer to its first commit may have been lost, and then nothing is left to write.
     HolderRetry,
     /// Any instance, after the claim's lease has expired. Several may try, and only the first one succeeds.
     Recovery,
 }
 
-/// Writes a batch. If the database refuses it, the batch is bisected until the refused outcome is alone. That send is
+/// Writes a batch. If the database refuses it, the batch is bisected until the faulty outcome is alone. That send is
 /// then marked as failed.
 async fn write(
     engine: &Engine,
@@ -181,7 +181,7 @@ fn settlement(engine: &Engine, attempted: &Attempted, now: Timestamp) -> Settlem
 }
 
 /// The outcome over all attempts at a user's devices. A user who was reached on one device counts as reached, even if
-/// the other devices are gone or it is too late for them.
+/// other devices are gone or the message expired for them.
 fn overall_outcome(job: &SendJob, outcome: &Outcome, done: &[AddressResult]) -> Outcome {
     match (job.devices, outcome) {
         (Devices::Remaining { any_sent: true }, Outcome::Rejected { .. }) if !done.is_empty() => {
@@ -221,8 +221,8 @@ pub async fn take_over_expired(engine: &Engine, in_flight: &InFlightQueue) -> Re
     const MAX_CLAIMS: usize = 20;
     let mut taken = 0;
     loop {
-        // Skips the claims of this process: it knows their outcomes and settles them itself, however late. The limit
-        // grows by their number, so that other claims are found behind them.
+        // Claims of this process are skipped: it knows their outcomes and settles them itself, however late. The limit
+        // grows by their number, so that the query also finds claims of other instances.
         let mut expired = engine.store.expired_claims(MAX_CLAIMS + in_flight.open_claims()).await?;
         expired.retain(|claim| !in_flight.holds(claim.claim));
         if expired.is_empty() {

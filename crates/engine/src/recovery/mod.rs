@@ -21,15 +21,15 @@ use crate::pipeline::settle;
 use crate::telemetry::{QUEUE_DEPTH, REPUBLISHED};
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The most rows that are put into new chunks in one transaction. It also bounds one sweep over rows published long
-/// ago, since those may only be waiting in a long queue.
+/// The maximum number of rows that are put into new chunks in one transaction. It also bounds one sweep, because rows
+/// published long ago may only be waiting in a long queue.
 const REPUBLISH_ROWS: usize = 20_000;
 /// The first sweep comes soon after the start, so that short-lived instances sweep, too.
 const FIRST_SWEEP: Duration = Duration::from_mins(2);
-/// How long recovery waits after an outage of the database before it takes over claims. Instances that sent something
-/// meanwhile know the outcomes and need time to write them. This is longer than the longest backoff (5 s).
+/// How long recovery waits after an outage of the database before it takes over claims. Instances that sent messages
+/// during the outage need time to write the outcomes. The time is longer than the longest backoff (5 s).
 const OUTAGE_GRACE: Duration = Duration::from_secs(7);
-/// Longer than it takes to record that a confirmed chunk is published.
+/// Longer than recording a confirmed chunk as published takes.
 const RECHECK_AFTER: Duration = Duration::from_secs(10);
 /// The most open events that one round checks, in case a notification was lost. The next round continues after them.
 const SWEEP_PAGE: usize = 1_000;
@@ -108,9 +108,9 @@ impl TakeOver {
     }
 }
 
-/// Publishes rows again that were published long ago and never received, for example because an operator purged a
-/// queue: the broker does not report that as a loss. The number of rows is limited, and the next sweep continues after
-/// them. A row that is received twice does no harm.
+/// Publishes rows again that were published long ago and never received. For example, an operator purged a queue, which
+/// the broker does not report as a loss. The number of rows is limited, and the next sweep continues after them. A row
+/// that is received twice does no harm.
 async fn republish_forgotten(engine: &Engine, from: &mut RepublishCursor) -> Result<(), StoreError> {
     let older_than = engine.config.recover.republish_after;
     let mut remaining_rows = REPUBLISH_ROWS;

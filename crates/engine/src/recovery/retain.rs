@@ -14,7 +14,7 @@ use crate::Engine;
 use crate::telemetry::DELETED_ROWS;
 
 const BATCH_ROWS: usize = 1_000;
-/// The pause between batches, so that the pipeline goes first.
+/// The pause between batches, so that the pipeline has priority.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The horizon may move this many times as fast as uptime passes, so that it catches up after a longer stop.
 const HORIZON_PACE: u32 = 2;

@@ -45,16 +45,16 @@ impl ChunkSignal {
 
 #[derive(Debug)]
 pub struct Signals {
-    /// An event was accepted; for one of the fan-out's workers.
+    /// An event was accepted. Wakes one worker of the fan-out.
     pub events: Notify,
-    /// Whether events come so fast that the fan-out claims at a fixed interval.
+    /// Whether events arrive so fast that the fan-out claims at a fixed interval.
     pub burst: watch::Sender<bool>,
     chunks: HashMap<Queue, Arc<ChunkSignal>>,
     due: PerChannel<Notify>,
     last_death: Mutex<Option<Instant>>,
     /// Outages of the database: every stage records its failures and successes here.
     pub database: OutageLog,
-    /// Outages of the broker. Only failures are recorded: the broker logs by itself when it is back.
+    /// Outages of the broker. Only failures are recorded, because the broker itself logs when it is available again.
     broker: OutageLog,
 }
 
@@ -94,8 +94,8 @@ impl Signals {
         }
     }
 
-    /// Records that a stage could not reach the broker. A lost queue is only logged at debug level: the broker reports
-    /// it by itself, and it is recreated in a moment.
+    /// Records that a stage could not reach the broker. A lost queue is only logged at debug level: the broker itself
+    /// reports it, and the queue is soon recreated.
     pub fn record_broker_failure(&self, stage: &'static str, error: &BrokerError) {
         match error {
             BrokerError::Lost(queue) => {

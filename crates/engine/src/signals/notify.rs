@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use crate::Engine;
 use crate::roles::Role;
 
-/// The pause between two notifications. A `NOTIFY` makes commits wait for one another, so signals are gathered
-/// meanwhile.
+/// The pause between two notifications. A `NOTIFY` makes commits wait for one another, so signals are gathered during
+/// the pause.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Signals that have not been sent yet, each at most once.

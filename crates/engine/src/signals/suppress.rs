@@ -10,7 +10,8 @@ use crate::Engine;
 /// Pause after the database could not be reached.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Suppresses notifications during bursts. After a burst, the fan-out polls at once for what came without one.
+/// Suppresses notifications during bursts. After a burst, the fan-out polls at once for events that came without a
+/// notification.
 pub async fn run(engine: Engine, stop: CancellationToken) {
     let mut burst = engine.signals.burst.subscribe();
     let suppress = async {

@@ -24,7 +24,7 @@ pub const TAKEN_OVER: &str = "campanile_taken_over_total";
 pub const SENDS: &str = "campanile_sends_total";
 /// Labels: `channel`, `resolution`.
 pub const DOUBTS: &str = "campanile_doubts_total";
-/// Label: `stage` that gave up.
+/// Label: `stage` that wrote the dead letter.
 pub const DEAD_LETTERS: &str = "campanile_dead_letters_total";
 /// Label: `stage` that noticed the duplicate.
 pub const DUPLICATES_REFUSED: &str = "campanile_duplicates_refused_total";
@@ -101,7 +101,7 @@ pub fn register() {
     }
 }
 
-/// What is sent by being received has no retries and no doubts.
+/// Channels whose messages are sent on receipt have no retries and no doubts.
 fn register_sends(channel: Channel) {
     count_sends(channel, SendStatus::Sent, 0);
     if channel.is_sent_on_receipt() {
@@ -117,7 +117,7 @@ pub(crate) fn count_sends(channel: Channel, status: SendStatus, sends: u64) {
     metrics::counter!(SENDS, "channel" => channel.as_str(), "status" => status.as_str()).increment(sends);
 }
 
-/// Counts attempts with unknown delivery by what became of them; `status` is the state that followed.
+/// Counts attempts whose delivery is unknown, by the resolution. `status` is the resulting state of the send.
 pub(crate) fn count_doubt(channel: Channel, status: SendStatus, doubts: u64) {
     let resolution = match status {
         SendStatus::Due => "resend",
@@ -136,7 +136,7 @@ pub(crate) fn count_duplicates(stage: &'static str, duplicates: u64) {
     metrics::counter!(DUPLICATES_REFUSED, "stage" => stage).increment(duplicates);
 }
 
-/// Counts leases that another instance had taken over.
+/// Counts leases that another instance has taken over.
 pub fn count_lost(resource: &'static str, lost: u64) {
     metrics::counter!(LEASE_LOSSES, "resource" => resource).increment(lost);
 }

@@ -64,7 +64,7 @@ pub async fn an_old_event_inserted_again_is_known(fixture: &Fixture) {
     only_a_is_known(&*fixture.try_claim(Claim::ByIds(all)).await.expect("they wait"));
 }
 
-/// An event that was processed, and whose row was deleted since.
+/// Creates an event that was processed and whose row has been deleted since.
 async fn forgotten(fixture: &Fixture, event: &NewEvent) {
     fixture.accept(std::slice::from_ref(event)).await;
     let claim = fixture.claim_new().await;
@@ -98,7 +98,7 @@ async fn fail(fixture: &Fixture, seq: EventSeq) {
     }
 }
 
-/// Three are allowed.
+/// Counts a failure; the third one gives the event up. Returns whether it was given up.
 async fn count_failure(fixture: &Fixture, seq: EventSeq) -> bool {
     let failure = Failure::new("BROKEN", "it broke");
     fixture.store.count_failure(seq, failure, 3).await.expect("the database is there")

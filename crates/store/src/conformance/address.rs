@@ -37,7 +37,7 @@ fn done(job: &SendJob, state: SendState, done: Vec<AddressResult>) -> Settlement
     Settlement { done, ..outcome(job, state) }
 }
 
-/// A push to these tokens that is just being sent.
+/// Claims a push to these tokens.
 async fn pushing(fixture: &Fixture, id: &str, tokens: &str) -> SendJob {
     let row = OutboxRow { address: tokens.to_owned(), ..row(id, &customer("42"), Push) };
     fixture.published(&event(id), std::slice::from_ref(&row)).await;
@@ -52,7 +52,7 @@ async fn addresses(fixture: &Fixture, id: &str, key: SendKey) -> Vec<SendAddress
     fixture.send(id, key).await.addresses
 }
 
-/// Address, outcome, id and error.
+/// Address, outcome, provider's id and error.
 fn parts(of: &SendAddressRow) -> (&str, &str, Option<&str>, Option<&str>) {
     (&of.address, &of.outcome, of.external_id.as_deref(), of.error.as_deref())
 }
@@ -82,7 +82,7 @@ pub async fn a_retry_goes_to_the_addresses_that_are_left(fixture: &Fixture) {
     fixture.settle(vec![done(&job, DUE, vec![dead("t1")])]).await;
     let job = due_again(fixture).await;
     assert_eq!(job.address, "t3");
-    // Nothing is done with: it stays so.
+    // This outcome finishes no address, so the address stays.
     fixture.settle(vec![outcome(&job, DUE)]).await;
     let job = due_again(fixture).await;
     assert_eq!(job.address, "t3");
@@ -151,7 +151,7 @@ pub async fn a_dead_address_is_known_from_then_on(fixture: &Fixture) {
                  AND (channel = 'PUSH' AND address = 't1' OR channel = 'EMAIL' AND address = 'EMAIL of 42')";
     assert_eq!(fixture.count(known).await, 2);
     assert_eq!(fixture.count("SELECT count(*) FROM dead_address").await, 2);
-    // Two that hear it at once are not in each other's way.
+    // Two sends can report the same dead address without a conflict.
     let again = pushing(fixture, "c", "t1 t3").await;
     assert!(fixture.settle(vec![done(&again, SENT, vec![dead("t1"), sent("t3")])]).await.is_empty());
     assert_eq!(fixture.count("SELECT count(*) FROM dead_address").await, 2);
@@ -181,7 +181,7 @@ pub async fn a_retry_knows_whether_another_device_was_sent_to(fixture: &Fixture)
     fixture.store.replay(all, RerenderedTexts::new()).await.expect("the database is there");
     let job = due_again(fixture).await;
     assert_eq!((job.attempt, job.devices), (1, Devices::Remaining { any_sent: true }));
-    // Its outcome is kept, too, although it is the first attempt again and to one device.
+    // The outcome of this address is kept too, although this is again a first attempt and for one device.
     fixture.settle(vec![done(&job, SENT, vec![sent("t3")])]).await;
     assert_eq!(addresses(fixture, "a", job.key).await.len(), 3);
 }
@@ -202,7 +202,7 @@ pub async fn what_was_declared_dead_while_it_waited_is_left_out(fixture: &Fixtur
 }
 
 pub async fn an_address_that_no_index_takes_is_not_kept_and_nothing_is_lost_by_it(fixture: &Fixture) {
-    // Nothing that could be compressed.
+    // Text that can't be compressed.
     let long: String = (0..6_000_u32)
         .map(|n| char::from(b'!' + u8::try_from(n.wrapping_mul(2_654_435_761) >> 16 & 63).expect("small")))
         .collect();

@@ -1,4 +1,4 @@
-//! Checks which send posts an event to a webhook that several recipients share.
+//! Checks which send sends an event to a webhook that several recipients share.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn claim(fixture: &Fixture, job: &SendJob) -> AddressClaim {
     fixture.store.claim_address(job).await.expect("the database is there")
 }
 
-/// So many people share the webhook, and the event is just being sent to all of them.
+/// Claims the sends of an event to this many recipients, who share a webhook.
 async fn sharing_one_webhook(fixture: &Fixture, id: &str, people: usize) -> Vec<SendJob> {
     let rows: Vec<OutboxRow> = (0..people)
         .map(|number| OutboxRow {
@@ -29,7 +29,7 @@ async fn sharing_one_webhook(fixture: &Fixture, id: &str, people: usize) -> Vec<
         .collect();
     fixture.published(&event(id), &rows).await;
     let mut jobs = Vec::new();
-    // Each under a claim of its own.
+    // One call per row, so that each send has its own claim.
     for row in &rows {
         jobs.extend(fixture.receive(&[claimed(row.key)]).await.jobs);
     }
@@ -42,7 +42,7 @@ pub async fn the_first_that_asks_sends_and_the_others_wait_until_it_did(fixture:
     assert_eq!(claim(fixture, first).await, AddressClaim::Held);
     assert_eq!(claim(fixture, second).await, AddressClaim::Pending);
     assert_eq!(claim(fixture, first).await, AddressClaim::Held, "it may ask again");
-    // Let go before Slack was asked, it is still the one that will.
+    // The first send is due again before Slack was asked. It still holds the address.
     fixture.settle(vec![outcome(first, SendState::Due { at: Timestamp::UNIX_EPOCH })]).await;
     assert_eq!(claim(fixture, second).await, AddressClaim::Pending);
     let again = fixture.claim_due(Slack, 1).await.pop().expect("it is due");
@@ -120,7 +120,7 @@ pub async fn a_message_may_have_been_sent_only_under_the_claim_that_asked_for_it
     assert!(may_have_sent(&again).await);
 }
 
-/// It would leave a row behind that nobody ever ends.
+/// Such a claim would leave a row that no send ever releases.
 pub async fn who_slept_past_its_claim_gets_no_address_claim(fixture: &Fixture) {
     let jobs = sharing_one_webhook(fixture, "a", 2).await;
     fixture.advance(LEASE * 2).await;

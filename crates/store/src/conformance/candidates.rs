@@ -13,7 +13,7 @@ use super::Fixture;
 use super::setup::{customer, entity};
 use crate::{AudienceReader, Table};
 
-/// A member of a restaurant; nobody has two.
+/// A member of a restaurant. No user is a member of two.
 fn staff(restaurant: &str, user_id: &str, role: &str) -> Value {
     json!({
         "user_type": "RESTAURANT_USER", "user_id": user_id, "entity_type": "RESTAURANT", "entity_id": restaurant,
@@ -56,7 +56,7 @@ async fn ids_of(fixture: &Fixture, page: Page) -> Vec<String> {
     ids(&read_pages(fixture, vec![page]).await[0]).into_iter().map(str::to_owned).collect()
 }
 
-/// Asks page after page, as a fan-out does, until one is not full.
+/// Reads page after page, as a fan-out does, until a page is not full.
 async fn walk(fixture: &Fixture, reach: Reach, limit: usize) -> Vec<String> {
     let mut walked = Vec::new();
     let mut after = None;
@@ -166,7 +166,7 @@ pub async fn only_the_roles_that_are_asked_for_come(fixture: &Fixture) {
     assert_eq!(ids_of(fixture, of_roles(staff_member, &["WAITER"])).await, ["1"]);
     assert_eq!(ids_of(fixture, of_roles(everybody("RESTAURANT_USER"), &["CHEF"])).await, ["2"]);
     assert!(ids_of(fixture, of_roles(restaurant("5"), &[])).await.is_empty());
-    // The limit counts those who have the role.
+    // The limit counts only recipients with the role.
     let first = Page { limit: 1, ..of_roles(restaurant("5"), &["WAITER"]) };
     assert_eq!(ids_of(fixture, first).await, ["1"]);
 }
@@ -250,7 +250,7 @@ pub async fn preferences_and_dead_addresses_come_along(fixture: &Fixture) {
         dead,
         [vec![(Channel::Push, "t2"), (Channel::Sms, "+39")], vec![(Channel::Sms, "+39")], vec![]]
     );
-    // Of each page only the channels that it asks about.
+    // Each page loads dead addresses only for its own channels.
     let pushes = Page {
         channels: PerChannel::from_fn(|channel| channel == Channel::Push),
         ..page(everybody("CUSTOMER"))

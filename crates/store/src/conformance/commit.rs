@@ -16,7 +16,7 @@ use super::setup::{
 };
 use crate::{Claim, FanOutCommit, FanOutStep, Shown, StoreError};
 
-/// Everything that a commit may write, in numbers.
+/// The number of rows in each table that a commit may write.
 async fn written(fixture: &Fixture) -> Vec<i64> {
     let mut counts = Vec::new();
     for table in ["processed_event", "notification_outbox", "event_notification", "dead_letter"] {

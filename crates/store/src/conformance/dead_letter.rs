@@ -1,4 +1,5 @@
-//! Checks that dead letters are listed, and that a replay puts the failed event, row or send back to where it failed.
+//! Checks that dead letters are listed, and that a replay moves the failed event, row or send back to the stage where
+//! it failed.
 
 use std::time::Duration;
 
@@ -51,19 +52,19 @@ async fn replay(fixture: &Fixture, filter: DeadLetterFilter) -> Replayed {
     fixture.store.replay(filter, RerenderedTexts::new()).await.expect("the database is there")
 }
 
-/// All letters are replayed, so many.
+/// Replays all dead letters and checks that there were `count`.
 async fn replay_all(fixture: &Fixture, count: u64) {
     assert_eq!(replay(fixture, ALL).await, Replayed { replayed: count, skipped: vec![], next: None });
 }
 
-/// Nothing is replayed; answers why.
+/// Checks that nothing is replayed. Returns the reasons.
 async fn skipped(fixture: &Fixture, filter: DeadLetterFilter) -> Vec<String> {
     let replayed = replay(fixture, filter).await;
     assert_eq!(replayed.replayed, 0);
     replayed.skipped.into_iter().map(|(_, why)| why).collect()
 }
 
-/// As if the letters had not been replayed.
+/// Marks all dead letters as not replayed.
 async fn reset_replays(fixture: &Fixture) {
     fixture.execute("UPDATE dead_letter SET replayed_at = NULL").await;
 }

@@ -40,7 +40,7 @@ async fn due(fixture: &Fixture) -> SendJob {
     fixture.claim_due(Email, 1).await.pop().expect("it is due")
 }
 
-/// What the trace and every list say of the deferrals of the only send.
+/// The deferrals of the only send, as the trace and each list show them.
 async fn shown(fixture: &Fixture, id: &str) -> Vec<(Option<Timestamp>, Shown<u32>)> {
     let mut rows = vec![fixture.trace(id).await.sends.remove(0).row];
     let status = rows[0].status.typed().copied();
@@ -56,7 +56,7 @@ async fn shown(fixture: &Fixture, id: &str) -> Vec<(Option<Timestamp>, Shown<u32
     rows.into_iter().map(|row| (row.deferred_since.and_then(|since| since.at()), row.deferrals)).collect()
 }
 
-/// So many deferrals everywhere, since [`SINCE`].
+/// The expected result of `shown`: this many deferrals since [`SINCE`].
 fn everywhere(deferrals: u32) -> Vec<(Option<Timestamp>, Shown<u32>)> {
     let since = SINCE.parse().ok().filter(|_| deferrals > 0);
     vec![(since, Shown::Typed(deferrals)); 4]

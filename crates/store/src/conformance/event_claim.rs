@@ -51,7 +51,7 @@ pub async fn claims_at_the_same_time_have_nothing_in_common(fixture: &Fixture) {
     assert!(fixture.try_claim(Claim::Urgent { limit: 3 }).await.is_none());
     drop(one);
     let again = loop {
-        // A server lets go when it hears of it.
+        // A database server releases the claim only when it has processed the rollback.
         if let Some(claim) = claim().await {
             break claim;
         }
@@ -268,7 +268,7 @@ pub async fn an_event_that_can_not_be_read_fails_and_is_reported(fixture: &Fixtu
     assert!(fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.is_none());
 }
 
-/// What another process inserts, with this payload.
+/// Inserts an event with this payload, as another process would.
 async fn insert_with(fixture: &Fixture, id: &str, event_type: &str, payload: &str) {
     fixture
         .execute(&format!(

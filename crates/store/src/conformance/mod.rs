@@ -40,24 +40,24 @@ use async_trait::async_trait;
 
 use crate::Store;
 
-/// A database that only one check sees.
+/// A database for one check only.
 #[derive(Debug)]
 pub struct Fixture {
     pub store: Arc<dyn Store>,
     pub test_database: Box<dyn TestDatabase>,
 }
 
-/// What a check can't do by the store alone. SQL is kept to what every dialect understands, and names tables and views
-/// as they are promised.
+/// What a check can't do with the store alone. The SQL uses only what every dialect supports, and only documented names
+/// of tables and views.
 #[async_trait]
 pub trait TestDatabase: Debug + Send + Sync {
     /// Moves the database's clock forward.
     async fn advance(&self, by: Duration);
 
-    /// Runs a statement on a connection of its own, as another process would.
+    /// Runs a statement on its own connection, as another process would.
     async fn execute(&self, sql: &str);
 
-    /// The number that a query answers.
+    /// Returns the number that a query selects.
     async fn count(&self, sql: &str) -> i64;
 }
 

@@ -1,4 +1,4 @@
-//! Checks named leases, which make sure that only one holder at a time does something.
+//! Checks named leases: a lease has at most one holder at a time.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn release(fixture: &Fixture, holder: &str) {
     fixture.store.release(NAME, holder).await.expect("the database is there");
 }
 
-/// Whose it is if it is not ours, and about how long still.
+/// Checks that `by` holds the lease for about this much longer.
 fn assert_held(held: &Acquisition, by: &str, about: Duration) {
     let Acquisition::HeldBy { holder, remaining } = held else { panic!("{by} should hold it") };
     assert_eq!(holder, by);

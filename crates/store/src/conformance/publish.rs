@@ -30,7 +30,7 @@ async fn claim(fixture: &Fixture) -> Option<Chunk> {
     claim_from(fixture, QUEUE).await
 }
 
-/// An event with one row in one chunk that nobody holds.
+/// Creates an event with one row in one chunk that is not leased.
 async fn unleased_chunk(fixture: &Fixture, id: &str, queue: &str, priority: Priority) -> SendKey {
     let row = OutboxRow { queue: Queue::named(queue), priority, ..row(id, &customer("42"), Email) };
     fixture.fan_out(&event(id), std::slice::from_ref(&row), false).await;
@@ -47,7 +47,7 @@ fn event_of(chunk: &Chunk) -> &str {
     chunk.rows[0].event.event_id.as_str()
 }
 
-/// Answers how many are dead letters.
+/// Records refusals. Returns the number of rows that became dead letters.
 async fn refuse(fixture: &Fixture, chunk: ChunkId, keys: &[SendKey], max: u32) -> u64 {
     let refused = keys.iter().map(|key| (*key, "no route".to_owned())).collect();
     fixture.store.rows_refused(chunk, refused, max, DELAY).await.expect("the database is there")
@@ -117,7 +117,7 @@ pub async fn a_claimed_chunk_has_what_was_committed(fixture: &Fixture) {
     };
     fixture.fan_out(&urgent("a", Low), std::slice::from_ref(&given), false).await;
     let chunk = claim(fixture).await.expect("the chunk waits");
-    // A message has no use for the text of the inbox.
+    // A message does not contain the text of the inbox.
     assert_eq!(chunk.rows[0].row, OutboxRow { inbox: None, ..given });
     let event = &chunk.rows[0].event;
     assert_eq!(event.body_hash(), urgent("a", Low).body_hash());
@@ -283,7 +283,8 @@ pub async fn what_is_lost_is_found_in_pages(fixture: &Fixture) {
         let page = page.expect("the database is there");
         pages.push(page.rows);
         from = page.next;
-        // Published and lost once more: the search goes on behind them, or it would never end.
+        // These rows are published and lost again. The search continues after them, because otherwise it would never
+        // end.
         while let Some(chunk) = claim(fixture).await {
             fixture.store.chunks_published(&[chunk.id]).await.expect("the database is there");
         }

@@ -22,7 +22,7 @@ async fn oldest(fixture: &Fixture) -> QueueAges {
     fixture.store.queue_ages().await.expect("the database is there")
 }
 
-/// A check takes some time itself.
+/// Allows for the time that the check itself takes.
 #[track_caller]
 fn assert_about(age: Duration, about: Duration) {
     assert!(age >= about && age < about + Duration::from_secs(20), "{age:?} is not about {about:?}");
@@ -96,7 +96,7 @@ pub async fn a_chunk_waits_although_its_first_row_was_dropped(fixture: &Fixture)
     let chunk = chunk_of(&begun.event, std::slice::from_ref(&notified), true);
     let chunks = fixture.commit(claim, vec![begun], vec![chunk]).await;
     fixture.store.chunks_published(&[chunks[0].id]).await.expect("the database is there");
-    // The same person once more, and somebody behind.
+    // The first recipient again, and a new one.
     let rows = [row("a", &customer("42"), Email), row("a", &customer("43"), Email)];
     let claim =
         fixture.try_claim(Claim::Continuing { after: EventSeq::default() }).await.expect("it has begun");

@@ -15,7 +15,7 @@ fn sent(job: &SendJob, external_id: &str) -> Settlement {
     outcome(job, SendState::Sent { external_id, at: Timestamp::UNIX_EPOCH })
 }
 
-/// Answers whether it was kept.
+/// Records a receipt. Returns whether it was stored.
 async fn receipt(fixture: &Fixture, key: SendKey, external_id: &str, receipt: &str) -> bool {
     let later_receipts = match receipt {
         "queued" => vec!["queued", "sent", "delivered", "undelivered"],
@@ -47,7 +47,7 @@ pub async fn a_receipt_may_overtake_the_outcome(fixture: &Fixture) {
     let send = fixture.send("a", job.key).await;
     assert_eq!(send.row.external_id.as_deref(), Some("SM1"));
     assert_eq!(send.row.receipt.as_deref(), Some("queued"));
-    // Nobody heard the provider's answer; but it has told of the message.
+    // The provider's answer was lost, but its receipt identifies the message.
     let job = fixture.sending("b", Sms).await;
     assert!(receipt(fixture, job.key, "SM2", "delivered").await);
     fixture.settle(vec![outcome(&job, SendState::InDoubt { since: Timestamp::UNIX_EPOCH })]).await;

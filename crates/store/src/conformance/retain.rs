@@ -23,7 +23,7 @@ use crate::{
 
 const AGE: Duration = Duration::from_hours(24);
 
-/// Where rows of events are, by the names that are promised.
+/// Tables and views with rows of events, by their documented names.
 const TABLES: [&str; 11] = [
     "event_outbox",
     "event_cancel",
@@ -43,7 +43,7 @@ async fn retain(fixture: &Fixture, after: EventSeq, limit: usize) -> Retained {
     fixture.store.retain(time::earlier(now, AGE), after, limit).await.expect("the database is there")
 }
 
-/// One sweep; answers how many rows went with each call.
+/// Runs one sweep. Returns the number of rows that each call deleted.
 async fn sweep(fixture: &Fixture, limit: usize) -> Vec<u64> {
     let (mut rows, mut after) = (Vec::new(), Some(EventSeq::default()));
     while let Some(position) = after {
@@ -88,14 +88,14 @@ fn in_doubt(job: &SendJob) -> Settlement {
     outcome(job, SendState::InDoubt { since: Timestamp::UNIX_EPOCH })
 }
 
-/// An event that told customer 42 by e-mail and is closed.
+/// Creates a closed event whose e-mail to customer 42 was sent.
 async fn done(fixture: &Fixture, id: &str) {
     let job = fixture.sending(id, Email).await;
     fixture.settle(vec![sent(&job)]).await;
     assert_eq!(fixture.close(&[id]).await, 1);
 }
 
-/// An event whose rows were all received and are just being sent; it is closed.
+/// Creates a closed event whose rows were all received and claimed.
 async fn received(fixture: &Fixture, id: &str, rows: &[OutboxRow]) -> Vec<SendJob> {
     fixture.published(&event(id), rows).await;
     let keys: Vec<_> = rows.iter().map(|row| claimed(row.key)).collect();
@@ -367,7 +367,7 @@ pub async fn an_event_that_was_brought_back_stays(fixture: &Fixture) {
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// Moves the horizon as an instance that has seen it and was up for this time.
+/// Moves the horizon as an instance that knows this version and was up for this time.
 async fn move_horizon(fixture: &Fixture, known_version: Option<i64>, by: Duration) -> Option<Horizon> {
     fixture.store.move_horizon(30 * DAY, known_version, by).await.expect("the database is there")
 }

@@ -15,7 +15,7 @@ async fn all(fixture: &Fixture, table: Table) -> Vec<Shown<TableRow>> {
     list(fixture, table, RowFilter { limit: 1_000, ..RowFilter::default() }).await.items
 }
 
-/// The only row, besides the default routes.
+/// Returns the only row, not counting the default routes.
 async fn only(fixture: &Fixture, table: Table) -> Shown<TableRow> {
     let mut rows = all(fixture, table).await;
     rows.retain(|row| !matches!(row.typed(), Some(TableRow::Route(route)) if route.event_type.is_any()));
@@ -23,7 +23,7 @@ async fn only(fixture: &Fixture, table: Table) -> Shown<TableRow> {
     rows.remove(0)
 }
 
-/// A row of each table with something in every column.
+/// A row of each table with a value in every column.
 fn full(table: Table) -> Value {
     match table {
         Table::Recipients => json!({
@@ -65,7 +65,7 @@ fn full(table: Table) -> Value {
     }
 }
 
-/// The same with nothing but what has no default, and what the other columns are then.
+/// A row with only the columns that have no default, and the same row with all defaults.
 fn sparse(table: Table) -> (Value, Value) {
     match table {
         Table::Recipients => (
@@ -162,7 +162,7 @@ pub async fn a_row_is_replaced_by_its_key(fixture: &Fixture) {
 }
 
 pub async fn a_bad_row_undoes_the_whole_put(fixture: &Fixture) {
-    // Every typed row fits its table, so that the database needs a reason of its own.
+    // Every typed row fits its table, so only this index makes the database refuse one.
     fixture.execute("CREATE UNIQUE INDEX one_title ON template (title)").await;
     let [good, bad] =
         ["NEWS", "OTHER"].map(|event_type| json!({ "event_type": event_type, "title": "Same title" }));

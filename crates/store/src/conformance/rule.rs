@@ -1,4 +1,4 @@
-//! Checks the rules that engines keep in memory, and the version that tells them when to read the rules again.
+//! Checks the rules that engines keep in memory, and the version that shows when the rules have changed.
 
 use campanile_domain::channel::Channel;
 use campanile_domain::rules::row::{Audience, Route, Selector, Setting, Template};
@@ -11,7 +11,7 @@ async fn version(fixture: &Fixture) -> i64 {
     fixture.store.rule_version().await.expect("the database is there")
 }
 
-/// A row of each table of rules, its changed twin, and its key.
+/// A row of each table of rules, a changed version of it, and its key.
 fn rules() -> [(Table, Value, Value, Vec<&'static str>); 4] {
     let audience = |scope: &str| {
         json!({ "event_type": "NEWS", "name": "all", "recipient_type": "CUSTOMER",

@@ -32,7 +32,7 @@ async fn listed(fixture: &Fixture, filter: &SendFilter) -> Vec<ListedSend> {
     fixture.store.list_sends(filter.clone()).await.expect("the database is there").items
 }
 
-/// The ids of all that match, page by page; each cursor comes back from its text.
+/// The ids of all matching sends, read page by page. Each cursor is converted to text and back.
 async fn pages(fixture: &Fixture, filter: &SendFilter, limit: usize) -> Vec<SendKey> {
     let (mut ids, mut filter) = (Vec::new(), SendFilter { limit, ..filter.clone() });
     loop {
@@ -145,7 +145,7 @@ pub async fn the_sends_of_an_event_come_by_recipient(fixture: &Fixture) {
     let three: Vec<OutboxRow> = vec![of("1", Sms), of("2", Sms), of("3", Sms)];
     fixture.published(&event("a"), &three).await;
     fixture.sending("b", Sms).await;
-    // The second was not received yet.
+    // The second send has not been received yet.
     fixture.receive(&[claimed(three[0].key), claimed(three[2].key)]).await;
     let of_event = SendFilter { event_id: Some("a".to_owned()), ..all() };
     assert_eq!(pages(fixture, &of_event, 1).await, [three[0].key, three[2].key]);
@@ -170,7 +170,7 @@ pub async fn a_page_scans_a_bounded_number_of_sends(fixture: &Fixture) {
     let job =
         fixture.receive(&keys).await.jobs.into_iter().min_by_key(|job| job.key).expect("all were claimed");
     fixture.settle(vec![outcome(&job, SENT)]).await;
-    // The oldest of all, so that the first page does not come as far.
+    // The oldest send, so the first page does not reach it.
     let sent = of_status(SendStatus::Sent);
     let page = fixture.store.list_sends(sent.clone()).await.expect("the database is there");
     assert!(page.items.is_empty() && page.next.is_some());
@@ -190,7 +190,7 @@ pub async fn what_is_resent_is_due_at_once_and_keeps_its_count(fixture: &Fixture
     assert_eq!(attempts, [("UNKNOWN", Some("busy")), ("RESENT", Some("asked them"))]);
     let again = fixture.claim_due(Sms, 10).await.pop().expect("it is due");
     assert_eq!((again.key, again.attempt), (job.key, 2));
-    // The one before may still come back, and is too late.
+    // The outcome of the first attempt may still arrive, but it is too late.
     assert_eq!(fixture.settle(vec![outcome(&job, SENT)]).await, [job.key]);
     fixture.settle(vec![outcome(&again, IN_DOUBT)]).await;
     assert_eq!(sends_in_doubt(fixture).await, 1, "it may be in doubt again");

@@ -131,7 +131,7 @@ pub async fn claims_rise(fixture: &Fixture) {
         let retry = due_in(fixture, &job, Duration::ZERO).await;
         fixture.settle(vec![retry]).await;
         claims.push(fixture.claim_due(Email, 1).await[0].claim);
-        // Claims of nothing leave no gap through which an old token could come back.
+        // A claim without sends still uses up its token, so an old token is never used again.
         assert!(fixture.claim_due(Sms, 1).await.is_empty());
     }
     assert!(claims.is_sorted_by(|a, b| a < b), "{claims:?}");

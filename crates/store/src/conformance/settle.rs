@@ -218,7 +218,7 @@ pub async fn what_is_lost_does_not_stop_the_rest(fixture: &Fixture) {
     );
 }
 
-/// Who was paused past its lease may claim a send again before it writes what became of its first attempt.
+/// An instance that was paused past its lease may claim a send again before it writes the outcome of its first attempt.
 pub async fn of_two_outcomes_of_a_send_only_the_one_under_the_present_claim_counts(fixture: &Fixture) {
     let job = fixture.sending("a", Email).await;
     fixture.settle(vec![due_in(fixture, &job, Duration::ZERO).await]).await;

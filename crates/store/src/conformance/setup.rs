@@ -28,7 +28,7 @@ use crate::{
 
 pub const LEASE: Duration = Duration::from_mins(1);
 pub const HALF_A_LEASE: Duration = Duration::from_secs(30);
-/// Where rows go that are not told otherwise.
+/// The queue of rows for which a check names no other queue.
 pub const QUEUE: &str = "notification.customer";
 pub const EVENT_TYPE: &str = "ORDER_CREATED";
 
@@ -96,7 +96,7 @@ fn row_of(event_id: &str, user: &UserRef, notification_id: NotificationId, chann
     }
 }
 
-/// What is written of an event that told so many.
+/// The summary of an event with this many sends.
 pub fn summary(sends: usize) -> Summary {
     Summary { recipients: sends as u64, sends: sends as u64, ..Summary::default() }
 }
@@ -129,12 +129,12 @@ pub fn commit_of(steps: Vec<FanOutStep>, chunks: Vec<NewChunk>) -> FanOutCommit 
     FanOutCommit { instance: "test".to_owned(), steps, chunks, failed_rows: Vec::new(), lease: LEASE }
 }
 
-/// One that the trace can't name, unless it was registered first.
+/// An instance that the trace can't name, unless it was registered first.
 pub fn instance(name: &str) -> Instance {
     Instance { id: InstanceId(1), name: name.to_owned() }
 }
 
-/// What became of an attempt.
+/// The settlement of an attempt that ended in this state.
 pub fn outcome(job: &SendJob, state: SendState) -> Settlement {
     let (outcome, error) = match state {
         SendState::Sent { .. } => (OutcomeKind::Sent, None),
@@ -182,7 +182,7 @@ pub fn found<'a>(claim: &'a dyn FanOutClaim, id: &str) -> &'a ClaimedEvent {
     claim.events().iter().find(this).unwrap_or_else(|| panic!("{id} was not claimed"))
 }
 
-/// The way of an event.
+/// The stages of an event that succeeds.
 impl Fixture {
     pub async fn advance(&self, by: Duration) {
         self.test_database.advance(by).await;
@@ -203,13 +203,13 @@ impl Fixture {
         assert_eq!(written, count);
     }
 
-    /// All of these are new.
+    /// Accepts these events and checks that all are new.
     pub async fn accept(&self, events: &[NewEvent]) {
         let accepted = self.store.accept(events.to_vec()).await.expect("the events are good");
         assert_eq!(accepted, Acceptance::Accepted(vec![true; events.len()]));
     }
 
-    /// As a producer would, who does not know better.
+    /// Inserts an event as a producer would, with only the required columns.
     pub async fn insert(&self, id: &str) {
         self.execute(&format!(
             "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, payload)
@@ -235,7 +235,7 @@ impl Fixture {
         claim.commit(commit_of(steps, chunks)).await.expect("nobody was faster")
     }
 
-    /// A new event whose fan-out wrote these rows, in one chunk.
+    /// Creates an event whose fan-out wrote these rows in one chunk.
     pub async fn fan_out(&self, event: &NewEvent, rows: &[OutboxRow], leased: bool) -> Vec<Chunk> {
         self.accept(std::slice::from_ref(event)).await;
         let claim = self.claim_new().await;
@@ -245,7 +245,7 @@ impl Fixture {
         self.commit(claim, steps, chunks).await
     }
 
-    /// The same, and the broker has every row.
+    /// Like `fan_out`, with every row confirmed by the broker.
     pub async fn published(&self, event: &NewEvent, rows: &[OutboxRow]) {
         let chunk = self.fan_out(event, rows, true).await.pop().expect("the chunk was born leased");
         self.store.chunks_published(&[chunk.id]).await.expect("the database is there");
@@ -255,14 +255,14 @@ impl Fixture {
         self.store.receive(keys.to_vec(), &instance("test"), LEASE).await.expect("the database is there")
     }
 
-    /// An event of its own for customer 42, that is just being sent over this channel.
+    /// Creates an event for customer 42 and claims its send over this channel.
     pub async fn sending(&self, id: &str, channel: Channel) -> SendJob {
         let row = row(id, &customer("42"), channel);
         self.published(&event(id), std::slice::from_ref(&row)).await;
         self.receive(&[claimed(row.key)]).await.jobs.pop().expect("the send was claimed")
     }
 
-    /// An event of its own for customer 42, whose send waits.
+    /// Creates an event for customer 42, whose send is due and not claimed.
     pub async fn waiting(&self, id: &str, channel: Channel, priority: Priority) -> SendKey {
         let row = OutboxRow { priority, ..row(id, &customer("42"), channel) };
         self.published(&event(id), std::slice::from_ref(&row)).await;
@@ -280,9 +280,9 @@ impl Fixture {
     }
 }
 
-/// What did not go its way.
+/// Events, rows and sends that fail.
 impl Fixture {
-    /// A new event that had nobody to tell.
+    /// Creates an event that failed because it had no recipients.
     pub async fn failed(&self, id: &str) {
         self.accept(&[event(id)]).await;
         let claim = self.claim_new().await;
@@ -291,7 +291,7 @@ impl Fixture {
         self.commit(claim, vec![step], vec![]).await;
     }
 
-    /// A new event with these rows, all of which the broker refuses for good.
+    /// Creates an event with these rows, all of which the broker refuses finally.
     pub async fn refused(&self, id: &str, rows: &[OutboxRow]) {
         let chunk = self.fan_out(&event(id), rows, true).await.pop().expect("the chunk was born leased");
         let refused = rows.iter().map(|row| (row.key, "no route".to_owned())).collect();
@@ -308,7 +308,7 @@ impl Fixture {
         self.store.fail_messages(failed).await.expect("the database is there");
     }
 
-    /// Event for customer 42 whose send failed after two attempts.
+    /// Creates an event for customer 42 whose send failed after two attempts.
     pub async fn failed_send(&self, id: &str, channel: Channel) -> SendKey {
         let job = self.sending(id, channel).await;
         self.settle(vec![outcome(&job, SendState::Due { at: Timestamp::UNIX_EPOCH })]).await;
@@ -323,7 +323,7 @@ impl Fixture {
     }
 }
 
-/// What became of it.
+/// Reads the state of an event, its rows and its sends.
 impl Fixture {
     pub async fn trace(&self, id: &str) -> Trace {
         let all = TraceFilter { limit: 1_000, ..TraceFilter::default() };

@@ -128,7 +128,7 @@ pub async fn a_trace_has_instance_and_time_of_every_stage(fixture: &Fixture) {
     assert!(at(fan_out.as_ref()) <= times[0] && times.is_sorted(), "{email:?}");
     assert!(times[0] < times[1] && times[2] < times[3], "{email:?}");
 
-    // What is received for a web socket is sent by that.
+    // A web socket message counts as sent when it is received.
     let socket = stages(fixture, Websocket).await;
     assert_eq!(socket.publish, email.publish);
     assert_eq!(socket.send, socket.receive);
@@ -222,7 +222,7 @@ pub async fn a_fan_out_is_traced_to_this_event_and_not_to_its_namesake(fixture: 
     fixture.commit(claim, vec![step], vec![]).await;
     assert_eq!(by(fixture.trace("a").await.event.stages.fan_out.as_ref()), Some("test"));
 
-    // The same id years later, by SQL.
+    // The same id again, years later, inserted by SQL.
     fixture.test_database.execute("DELETE FROM event_outbox").await;
     fixture.test_database.advance(SECOND).await;
     let again = "INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, created_at)

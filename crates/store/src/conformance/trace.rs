@@ -22,7 +22,7 @@ async fn trace(fixture: &Fixture, filter: TraceFilter) -> Trace {
     fixture.store.trace(&event_id("a"), filter).await.expect("it is there").expect("the event is there")
 }
 
-/// Who is in each part of the trace, each once: outbox, notifications and sends.
+/// The recipients in each part of the trace, without repetitions: outbox, notifications and sends.
 fn recipients(trace: &Trace) -> [Vec<UserRef>; 3] {
     let of_outbox = |row: &OutboxView| UserRef {
         user_type: row.recipient_type.clone(),
@@ -37,7 +37,7 @@ fn recipients(trace: &Trace) -> [Vec<UserRef>; 3] {
     recipients
 }
 
-/// Event `a` for these, received over two channels each.
+/// Creates event `a` for these users, received over two channels each.
 async fn notified(fixture: &Fixture, users: &[UserRef]) -> Vec<SendJob> {
     let rows: Vec<_> = users.iter().flat_map(|user| rows("a", user, &[Email, Websocket])).collect();
     fixture.published(&event("a"), &rows).await;

@@ -3,8 +3,8 @@
 //! all of them.
 //!
 //! So a claim begins where claims were a moment ago: 1 × 1 beside such a snapshot 7,900 → 15,100/s (decision 0024). A
-//! claim from the start is still made now and then, because events
-//! may appear earlier in the index: those of a slow transaction, and those that a claim let go of.
+//! claim from the start is still made now and then. Events may appear earlier in the index: those of a slow
+//! transaction, and those that a claim released.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub struct ClaimWatermark(Mutex<[LaneWatermark; Lane::ALL.len()]>);
 
 #[derive(Debug, Default, Clone, Copy)]
 struct LaneWatermark {
-    /// The last claimed event: now, a moment ago, and before that.
+    /// The last claimed event: now, a moment ago, and before that time.
     last_claimed: EventSeq,
     recent: EventSeq,
     older: EventSeq,
@@ -40,7 +40,7 @@ struct LaneWatermark {
 /// Where a claim begins.
 #[derive(Debug)]
 pub struct ClaimStart {
-    /// For each lane, the claim reads events behind this one.
+    /// The claim reads events after this one in each lane.
     pub after: Vec<EventSeq>,
     at: Instant,
 }
@@ -62,7 +62,7 @@ impl ClaimWatermark {
         }
     }
 
-    /// Records the duration of a full scan, also of one that failed: a slow scan is not repeated at once.
+    /// Records the duration of a full scan. A failed scan counts too, so that a slow scan is not repeated at once.
     pub fn end(&self, start: &ClaimStart, now: Instant) {
         let interval = (now - start.at) * FULL_SCAN_INTERVAL_FACTOR;
         for (lane, after) in self.lock().iter_mut().zip(&start.after) {
@@ -106,7 +106,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Claims events of the middle lane `at` this time, and answers behind which of its events the claim began.
+    /// Claims these events of the middle lane at the time `at`. Returns the event after which the claim began.
     fn claim(watermark: &ClaimWatermark, at: Instant, took: Duration, ids: &[i64]) -> i64 {
         let start = watermark.begin(Lane::Low, at);
         watermark.claimed(&ids.iter().map(|id| (Lane::Normal, EventSeq(*id))).collect::<Vec<_>>());
@@ -118,7 +118,7 @@ mod tests {
         watermark.begin(last_lane, at).after.into_iter().map(|seq| seq.0).collect()
     }
 
-    /// A watermark after a full scan so slow that the next is not due for a while.
+    /// A watermark after a slow full scan, so that the next one is not due soon.
     fn watermark(begun: Instant, ids: &[i64]) -> ClaimWatermark {
         let watermark = ClaimWatermark::default();
         assert_eq!(claim(&watermark, begun, 1_000 * MS, ids), 0);

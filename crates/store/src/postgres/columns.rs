@@ -21,7 +21,7 @@ impl Columns for Row {
         get(self, column)
     }
 
-    /// PostgreSQL stores nothing but UTF-8.
+    /// PostgreSQL stores only valid UTF-8.
     fn maybe_lossy(&self, column: &str) -> Result<Option<Cow<'_, str>>, StoreError> {
         Ok(self.maybe_str(column)?.map(Cow::Borrowed))
     }
@@ -52,7 +52,7 @@ impl Columns for Row {
     }
 }
 
-/// The value as JSON, after the type of its column.
+/// The value as JSON, according to the type of its column.
 pub fn value(row: &Row, index: usize) -> Result<Option<Value>, StoreError> {
     fn read<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<Option<T>, StoreError> {
         row.try_get(index).map_err(|e| bad(row.columns()[index].name(), e))
@@ -87,12 +87,12 @@ impl<'a> FromSql<'a> for Integer {
     }
 }
 
-/// JSON as the database wrote it, or a text that holds JSON.
+/// JSON as the database wrote it, or text that contains JSON.
 pub struct JsonText<'a>(pub &'a str);
 
 impl<'a> FromSql<'a> for JsonText<'a> {
     fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
-        // `jsonb` begins with the version of its form, which is 1.
+        // `jsonb` begins with the version of its format, which is 1.
         let text =
             if *ty == Type::JSONB { raw.strip_prefix(&[1]).ok_or("unknown form of jsonb")? } else { raw };
         Ok(JsonText(std::str::from_utf8(text)?))

@@ -26,10 +26,10 @@ type Params<'a> = Vec<&'a (dyn ToSql + Sync)>;
 /// Whether rows of the claimed events may exist already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExistingRows {
-    /// Several events of which nothing was ever written. No key is searched before it is inserted.
+    /// Several events for which nothing has been written. Keys are inserted without a search for existing ones.
     None,
-    /// A decision of an event failed before, or some of its rows were written. A single event counts as this, so that
-    /// bisecting a batch ends.
+    /// A decision of an event failed before, or some of its rows were written. A single event also counts as this, so
+    /// that bisecting a batch ends.
     Possible,
 }
 
@@ -41,7 +41,8 @@ impl ExistingRows {
         }
     }
 
-    /// What was thought to be new is not: the batch is bisected until that event is alone.
+    /// Translates an error. If a row of a supposedly new event exists already, the batch is refused. The caller then
+    /// bisects it until that event is alone.
     fn failed(self, client: &Object, error: tokio_postgres::Error) -> StoreError {
         if self == ExistingRows::None && error.code() == Some(&SqlState::UNIQUE_VIOLATION) {
             return StoreError::Refused(explained(
@@ -79,7 +80,7 @@ pub async fn write(
     let (shared_params, chunk_params) = (shared.params(), new_chunks.params(&seconds));
     let client = transaction.client();
     let failed = |error| existing.failed(client, error);
-    // All are waited for: behind one that failed, PostgreSQL only says that something did.
+    // Awaits all of them: after a failed statement, PostgreSQL reports for the others only that the transaction failed.
     let (changed, remembered, shared, ids) = tokio::join!(
         biased;
         execute_prepared(client, &finish, &finish_params),
@@ -108,7 +109,7 @@ pub async fn write(
     Ok(chunks.into_iter().zip(&ids).filter_map(chunk).collect())
 }
 
-/// The rows that are new. Chunks are answered without the others: their recipients are not notified again.
+/// The rows that are new. Chunks are returned without the other rows, because their recipients are not notified again.
 #[derive(Debug)]
 enum Written {
     All,
@@ -124,7 +125,7 @@ impl Written {
     }
 }
 
-/// The last that is written: commits, too.
+/// Inserts the outbox rows as the last step, and commits.
 async fn insert(
     transaction: Transaction,
     rows: &[(&OutboxRow, Option<i64>)],
@@ -184,7 +185,7 @@ fn columns<'a>(rows: &[(&'a OutboxRow, Option<i64>)]) -> Vec<Box<dyn ToSql + Sen
     ]
 }
 
-/// What the steps make of their events: the next states, what is remembered, and the dead letters.
+/// The results of the steps: the next states, the remembered events, and the dead letters.
 fn columns_of<'a>(
     steps: &'a [FanOutStep],
     cursors: &HashMap<EventSeq, String>,
@@ -223,7 +224,7 @@ impl EventColumns {
     }
 }
 
-/// What is remembered of the events, as columns.
+/// The rows of `processed_event`, as columns.
 #[derive(Debug, Default)]
 struct ProcessedColumns<'a> {
     ids: Vec<&'a str>,
@@ -252,7 +253,7 @@ impl<'a> ProcessedColumns<'a> {
     }
 }
 
-/// What members of entities share, as columns.
+/// For each entity of an event, whether its members share the read state, as columns.
 #[derive(Debug, Default)]
 struct SharedColumns<'a> {
     event_ids: Vec<&'a str>,

@@ -199,8 +199,8 @@ impl ServerCertVerifier for AcceptAnyCertificate {
     }
 }
 
-/// What the caller does next. Data is refused; a schema or a grant that is not there is for the operator; all else
-/// passes.
+/// Classifies an error by what the caller does next. Invalid data is refused. The operator must fix a missing schema or
+/// privilege. Other errors are temporary.
 pub fn error(error: tokio_postgres::Error) -> StoreError {
     let Some(db) = error.as_db_error() else {
         let text = std::error::Error::source(&error).map(|source| format!("{error}: {source}"));

@@ -1,4 +1,4 @@
-//! Lists dead letters, and puts what they name back to where it failed.
+//! Lists dead letters, and moves failed events, rows and sends back to the stage where they failed.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ impl DeadLetterStore for Postgres {
     ) -> Result<Replayed, StoreError> {
         let filter = DeadLetterFilter { replayed: false, ..filter };
         let transaction = self.begin().await?;
-        // Two operators at once would both find the same letters.
+        // Without the lock, two concurrent replays would both find the same dead letters.
         transaction.query(statement::LOCK_REPLAY, &[]).await?;
         let dead_letters: Vec<DeadLetter> =
             matching(&transaction, &filter).await?.iter().map(replayable).collect::<Result<_, _>>()?;
@@ -55,7 +55,7 @@ async fn matching(transaction: &Transaction, filter: &DeadLetterFilter) -> Resul
     }
 }
 
-/// Rows that wait for a chunk, by queue and lane.
+/// Rows that are to be put into chunks, by queue and lane.
 type Waiting = HashMap<(Queue, Lane), Vec<SendKey>>;
 
 async fn replay(
@@ -65,7 +65,7 @@ async fn replay(
     limit: usize,
 ) -> Result<Replayed, StoreError> {
     let mut result = Replayed::default();
-    // By event: the rows of one chunk had better lie together.
+    // By event, because a chunk is read faster if its rows are adjacent.
     let mut waiting: HashMap<&str, Waiting> = HashMap::new();
     for dead_letter in dead_letters {
         let event_id = dead_letter.event_id.as_deref().unwrap_or_default();
@@ -176,7 +176,7 @@ async fn send_again(transaction: &Transaction, row: &FailedRow) -> Result<bool, 
     Ok(true)
 }
 
-/// Answers whether the statement found the row in the state that it leaves.
+/// Executes an update. Returns whether the row was still in the expected state.
 async fn change(transaction: &Transaction, sql: &str, key: SendKey) -> Result<bool, StoreError> {
     let params: Params = &[&key.notification_id.0, &key.channel.as_str()];
     Ok(transaction.execute(sql, params).await? > 0)

@@ -26,7 +26,7 @@ impl EventStore for Postgres {
                 }
                 return Ok(acceptance);
             }
-            // Another transaction inserted one of these ids after we looked. The next attempt sees it.
+            // Another transaction inserted one of these ids after the check. The next attempt sees it.
         }
     }
 
@@ -70,7 +70,7 @@ async fn close(store: &Postgres, statement: &'static str, events: Params<'_>) ->
     let transaction = store.begin().await?;
     let locked = transaction.query(statement::LOCK_CLOSE, &[]).await?;
     if !read::get::<bool>(read::only_row(&locked)?, "acquired")? {
-        // A replay is bringing rows back. Complete events are found by a later call.
+        // A replay is in progress and may add rows to these events. A later call closes complete events.
         return Ok(0);
     }
     let closed = transaction.execute(statement, events).await?;
@@ -104,8 +104,8 @@ pub async fn give_up(
     settle::insert_dead_letters(transaction, &[DeadLetter::of_event(event_id, failure)]).await
 }
 
-/// Checks all events before it writes any, so that a conflict leaves no trace. Answers `None` if an id appeared in
-/// between.
+/// Checks all events before it writes any, so that a conflict leaves no trace. Returns `None` if another transaction
+/// inserted an id in between.
 async fn accept(transaction: &Transaction, events: &[NewEvent]) -> Result<Option<Acceptance>, StoreError> {
     let known = known_bodies(transaction, events).await?;
     let is_known = |event: &NewEvent| known.contains_key(event.event_id.as_str());
@@ -140,7 +140,7 @@ async fn insert(transaction: &Transaction, events: &[&NewEvent]) -> Result<usize
     Ok(transaction.query(statement::ACCEPT_EVENT, params).await?.len())
 }
 
-/// The body hashes of these ids, from stored events and from what is remembered.
+/// The body hashes of these ids, from stored and from remembered events.
 async fn known_bodies(
     transaction: &Transaction,
     events: &[NewEvent],

@@ -1,5 +1,5 @@
-//! Claiming events. Reading their audience is in `audience`, writing the commit in `commit`. A claim is an open
-//! transaction that locks its events, so that no other claim takes them. It waits for nothing but the database.
+//! Claims events. `audience` reads their audience, and `commit` writes the commit. A claim is an open transaction that
+//! locks its events, so that no other claim takes them. While it is open, it waits only for the database.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl FanOutStore for Postgres {
                 let claim = PostgresClaim { transaction, events, unreadable, cursors, existing, now, guard };
                 return Ok(Some(Box::new(claim)));
             }
-            // Unreadable events fail in a transaction of their own. Then the rest is claimed again.
+            // Unreadable events fail in a separate transaction. Then the other events are claimed again.
             unreadable += failed.len() as u64;
             give_up(transaction, &failed).await?;
         }
@@ -103,15 +103,16 @@ struct PostgresClaim {
     transaction: Transaction,
     events: Vec<ClaimedEvent>,
     unreadable: u64,
-    /// The text of each cursor as it was read. Another release may write the same cursor with other words.
+    /// The text of each cursor as it was read. Another release may write the same cursor as different text.
     cursors: HashMap<EventSeq, String>,
     existing: ExistingRows,
     now: Timestamp,
-    /// `None` if nothing is claimed.
+    /// `None` if no event is claimed.
     guard: Option<WatermarkGuard>,
 }
 
-/// Guards events that other claims may have passed. If the events are not written, the next claims scan from the start.
+/// Guards claimed events, because the watermark may have moved past them. If they are not written, the next claim is a
+/// full scan.
 #[derive(Debug)]
 struct WatermarkGuard {
     watermark: Arc<ClaimWatermark>,

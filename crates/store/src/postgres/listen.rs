@@ -61,7 +61,7 @@ async fn listen(server: &Server, sender: &Sender<Signal>) -> Result<(), tokio_po
     let received = async {
         while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
             if let AsyncMessage::Notification(notification) = message? {
-                // An error means that there is no receiver now.
+                // An error means that nothing subscribes at the moment.
                 Signal::ALL.into_iter().filter(|signal| payload(*signal) == notification.payload()).for_each(
                     |signal| {
                         drop(sender.send(signal));

@@ -17,7 +17,7 @@ pub(super) const OLDEST_SERVER: i32 = 150_000;
 pub(super) const MIGRATIONS: [(&str, &str); 1] =
     [("V1__first_tables", include_str!("migrations/V1__first_tables.sql"))];
 
-/// Applies what is missing, and answers the names. It needs a session of its own, because the lock belongs to the
+/// Applies the missing migrations and returns their names. It needs its own session, because the lock belongs to the
 /// session.
 pub async fn run(config: &PostgresConfig) -> Result<Vec<String>, StoreError> {
     let server = direct_server(config)?;

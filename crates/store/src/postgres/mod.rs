@@ -1,5 +1,5 @@
-//! The PostgreSQL back end: any number of engines use one database. A claim locks the rows that it takes, and skips
-//! rows that others hold. Batches are passed as arrays. Statements that do not depend on one another are sent together.
+//! The PostgreSQL back end: any number of engines use one database. A claim locks its rows and skips rows that other
+//! claims hold. Batches are passed as arrays. Statements that do not depend on one another are sent together.
 
 mod audience;
 mod claim_watermark;
@@ -60,16 +60,18 @@ type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 pub struct PostgresConfig {
     /// `postgres://user:password@host:5432/database`, with `sslmode` and `sslrootcert` as libpq knows them.
     pub url: String,
-    /// The URL for what needs a session of its own: migrations and notifications. Empty if `url` is good for that, too.
+    /// The URL for tasks that need their own session: migrations and notifications. Empty if `url` is suitable for them
+    /// as well.
     pub direct_url: String,
-    /// A file of authorities for the server's certificate, besides those that the operating system trusts.
+    /// A file of certificate authorities for the server's certificate, in addition to those that the operating system
+    /// trusts.
     pub ca_file: Option<PathBuf>,
     pub max_connections: usize,
 }
 
-/// How long producers suppress notifications at a time.
+/// How long producers suppress notifications after each request.
 const SUPPRESS_PERIOD: Duration = Duration::from_secs(1);
-/// With fewer connections than this, none is used for suppressing notifications.
+/// With a smaller connection pool, no connection is used for suppressing notifications.
 const MIN_CONNECTIONS_TO_SUPPRESS: usize = 8;
 
 impl PostgresConfig {
@@ -90,7 +92,7 @@ impl std::fmt::Debug for PostgresConfig {
     }
 }
 
-/// A clone is another handle on the same pool.
+/// Cloning makes another handle to the same pool.
 #[derive(Debug, Clone)]
 pub struct Postgres {
     pool: Pool,
@@ -99,7 +101,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Connects, and makes or upgrades the tables.
+    /// Connects, and creates or upgrades the tables.
     pub async fn open(config: &PostgresConfig) -> Result<Self, StoreError> {
         migrate::run(config).await?;
         let server = server(config)?;
@@ -119,12 +121,12 @@ impl Postgres {
         Ok(store)
     }
 
-    /// Makes or upgrades the tables, and answers what was done.
+    /// Creates or upgrades the tables, and returns the names of the applied migrations.
     pub async fn migrate(config: &PostgresConfig) -> Result<Vec<String>, StoreError> {
         migrate::run(config).await
     }
 
-    /// Host, port and database, for people; never the password.
+    /// Host, port and database, to show to users; never the password.
     pub fn location(config: &PostgresConfig) -> Result<String, StoreError> {
         server(config).map(|server| server.name())
     }
@@ -152,7 +154,7 @@ impl Postgres {
         Ok(Transaction::begin_snapshot(self.client().await?))
     }
 
-    /// Runs a statement as a transaction of its own.
+    /// Runs a statement as its own transaction.
     async fn query(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
         let client = self.client().await?;
         query(&client, sql, params).await
@@ -185,8 +187,8 @@ impl Store for Postgres {
         self.execute(statement::NOTIFY, &[&listen::payload(signal)]).await.map(drop)
     }
 
-    /// Takes the lock with a transaction and not with a connection, because the connection may be a pooler's. The
-    /// transaction reads and writes nothing, so it blocks nobody. It is short, because some servers end idle
+    /// The lock belongs to a transaction and not to a connection, because the connection may be a pooler's. The
+    /// transaction reads and writes nothing, so it blocks no others. It is short, because some servers end idle
     /// transactions.
     async fn suppress_notify(&self, mut requested: watch::Receiver<bool>) -> Result<(), StoreError> {
         let no_longer_requested = requested.wait_for(|requested| !*requested);
@@ -196,8 +198,8 @@ impl Store for Postgres {
             return Ok(());
         }
         let transaction = self.begin().await?;
-        // It is as good if another instance holds the lock. The statement is not prepared: that would keep its snapshot
-        // until the end, and with it dead rows from vacuum.
+        // If another instance holds the lock, that has the same effect. The statement is not prepared, because a
+        // prepared one would keep its snapshot until the end and prevent vacuum.
         transaction.batch_execute(statement::LOCK_SUPPRESS_NOTIFY).await?;
         no_longer_requested.await.ok();
         transaction.commit().await
@@ -245,7 +247,8 @@ async fn execute_prepared(
     client.execute(statement, params).await.map_err(|error| failed(client, error))
 }
 
-/// A connection whose statements are stale forgets them, or it would fail with them for as long as it lives.
+/// Translates an error. If the connection's prepared statements are stale, it discards them all, because otherwise they
+/// would fail again and again.
 fn failed(client: &Object, error: tokio_postgres::Error) -> StoreError {
     if connect::is_stale(&error) {
         client.statement_cache.clear();
@@ -253,8 +256,9 @@ fn failed(client: &Object, error: tokio_postgres::Error) -> StoreError {
     connect::error(error)
 }
 
-/// Prepares statements that are sent together. A statement that is prepared only in its turn would be sent after those
-/// that follow it. The futures are joined `biased`, so that the first error is that of the first statement.
+/// Prepares statements that are sent together. A statement that is prepared only when it is executed would be sent
+/// after the statements that follow it. The futures are joined `biased`, so that the first error is that of the first
+/// statement.
 async fn prepare<const N: usize>(client: &Object, sql: [&str; N]) -> Result<[Statement; N], StoreError> {
     let mut statements = Vec::with_capacity(N);
     for sql in sql {

@@ -129,7 +129,7 @@ fn chunk_rows(rows: &[Row]) -> Result<Vec<ChunkRow>, StoreError> {
     Ok(chunk)
 }
 
-/// Answers the rows that have refusals left, and the number of those that became dead letters.
+/// Counts refusals. Returns the rows that may be published again, and the number of new dead letters.
 async fn count_refusals(
     transaction: &Transaction,
     refused: Vec<(SendKey, String)>,
@@ -160,7 +160,7 @@ async fn count_refusals(
     Ok((waiting, dead_letters.len() as u64))
 }
 
-/// Puts rows into chunks again. The chunks wait for any instance.
+/// Puts rows into new chunks, which any instance may claim.
 pub async fn insert_chunks(
     transaction: &Transaction,
     rows: HashMap<(Queue, Lane), Vec<SendKey>>,

@@ -32,7 +32,7 @@ impl RetainStore for Postgres {
         let mut version: i64 = read::get(row, "version")?;
         if known_version == Some(version) {
             let advanced = advanced_horizon(stored, now, age, by);
-            // A caller that lost against another instance answers what it read.
+            // If another instance moved the horizon first, this returns the horizon that it read.
             if self.execute(statement::MOVE_HORIZON, &[&advanced, &version]).await? > 0 {
                 (stored, version) = (advanced, version + 1);
             }
@@ -58,7 +58,7 @@ impl RetainStore for Postgres {
 struct Budget {
     spent: u64,
     limit: u64,
-    /// Stop after this, whatever is left of the limit.
+    /// Whether to stop even if some of the limit is left.
     stop: bool,
 }
 
@@ -72,7 +72,7 @@ impl Budget {
     }
 }
 
-/// Deletes old events behind `after`, and answers where the next call goes on.
+/// Deletes old events after `after`. Returns the event after which the next call continues.
 async fn retain(
     transaction: &Transaction,
     before: Timestamp,
@@ -100,8 +100,8 @@ async fn retain(
     Ok(budget.is_spent().then_some(passed))
 }
 
-/// Answers whether the event is finished: deleted, or kept for a send that is not settled. Otherwise it has more rows
-/// than may be deleted in one call.
+/// Deletes an event and its finished rows. Returns `true` if the event is deleted, or if it stays because of an
+/// unsettled send. Returns `false` if more rows remain than one call may delete.
 async fn delete_event(
     transaction: &Transaction,
     seq: EventSeq,
@@ -133,8 +133,8 @@ async fn delete_event(
     Ok(true)
 }
 
-/// Deletes finished rows, each with its send, and with its notification if it is the last row of that. At most four
-/// rows go with each, besides its attempts and addresses.
+/// Deletes finished rows, each with its send. A notification is deleted with its last row. For each row at most four
+/// rows are deleted, not counting attempts and addresses.
 async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) -> Result<(), StoreError> {
     const MAX_DELETED_PER_ROW: i64 = 4;
     let limit = (budget.left() / MAX_DELETED_PER_ROW).max(1);
@@ -155,13 +155,13 @@ async fn delete_rows(transaction: &Transaction, id: i64, budget: &mut Budget) ->
     }
     budget.spent += transaction.execute(statement::DELETE_NOTIFICATION, &[&ids]).await?;
     if i64::try_from(rows.len()) == Ok(limit) {
-        // There may be more rows. The next call finds out.
+        // More rows may remain. The next call checks.
         budget.stop = true;
     }
     Ok(())
 }
 
-/// Keeps the id of an event for ever, and its hash if the body could be read.
+/// Stores the id of an event forever, and its hash if the body could be read.
 async fn remember(transaction: &Transaction, id: i64) -> Result<(), StoreError> {
     let rows = transaction.query(statement::EVENT_WITHOUT_PROCESSED, &[&id]).await?;
     let Some(row) = rows.first() else { return Ok(()) };

@@ -63,7 +63,7 @@ impl RowStore for Postgres {
 }
 
 impl Postgres {
-    /// Recipients may be a view over the business's own tables, which are not ours to write.
+    /// Recipients may be a view over the business's own tables, which the engine must not write.
     async fn check_not_a_view(&self, table: Table) -> Result<(), StoreError> {
         if table == Table::Recipients && !self.recipients_are_a_table().await? {
             return Err(StoreError::ReadOnly(
@@ -83,7 +83,7 @@ impl Postgres {
         }
     }
 
-    /// A view in the place of the table has to have its columns, or nobody would ever be found.
+    /// Checks that a view in place of the table has all its columns. Otherwise no recipient would ever be found.
     pub(super) async fn check_recipients(&self) -> Result<(), StoreError> {
         if self.recipients_are_a_table().await? {
             return Ok(());
@@ -111,7 +111,7 @@ async fn all_rows<T: DeserializeOwned>(snapshot: &Transaction, table: Table) -> 
     read::valid_rows(description.table, description.key, &rows)
 }
 
-/// Of several rows with one key, the last: one statement can't write a row twice.
+/// Keeps the last of several rows with the same key, because one statement can't write a row twice.
 fn last_of_each_key(key: &[&str], rows: Vec<Map<String, Value>>) -> Vec<Map<String, Value>> {
     let mut last: HashMap<String, usize> = HashMap::new();
     for (index, row) in rows.iter().enumerate() {
@@ -123,7 +123,7 @@ fn last_of_each_key(key: &[&str], rows: Vec<Map<String, Value>>) -> Vec<Map<Stri
     rows.into_iter().enumerate().filter_map(kept).collect()
 }
 
-/// Rows are one parameter, a JSON array.
+/// The rows are passed as one parameter, a JSON array.
 pub(super) fn upsert(description: &Description) -> String {
     let quoted = |(name, _): &(&str, Kind)| format!("\"{name}\"");
     let names: Vec<String> = description.columns.iter().map(quoted).collect();
@@ -136,7 +136,7 @@ pub(super) fn upsert(description: &Description) -> String {
         .map(|(name, _)| format!("\"{name}\" = excluded.\"{name}\""))
         .collect();
     let (names, key) = (names.join(", "), description.key.join(", "));
-    // In key order, so that two callers do not wait for each other in a circle.
+    // In key order, so that two concurrent statements do not deadlock.
     format!(
         "INSERT INTO campanile.{} ({names}) SELECT {names} FROM json_to_recordset($1::json) AS n ({})
          ORDER BY {key} ON CONFLICT ({key}) DO UPDATE SET {}",
@@ -165,7 +165,7 @@ pub(super) fn deletion(description: &Description) -> String {
     format!("DELETE FROM campanile.{} WHERE {}", description.table, by_key.join(" AND "))
 }
 
-/// The order is that of bytes, whatever collation the columns of a view have.
+/// Sorts by bytes, whatever collation the columns of a view have.
 pub(super) fn listing(
     description: &Description,
     filter: &RowFilter,

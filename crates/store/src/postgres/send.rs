@@ -40,7 +40,7 @@ impl SendStore for Postgres {
         let receive = transaction.prepare_cached(statement::RECEIVE_NEW).await?;
         let (transaction, rows) = match transaction.client().query(&receive, params).await {
             Ok(rows) => (transaction, rows),
-            // Some of them were received before, or are just being received by somebody else.
+            // Some of the rows were received before, or another instance is receiving them right now.
             Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
                 drop(transaction);
                 let transaction = self.begin().await?;
@@ -184,7 +184,7 @@ impl SendStore for Postgres {
     }
 }
 
-/// A batch of messages in columns, as `receive_new` and `receive` take them.
+/// A batch of messages as columns, for `receive_new` and `receive`.
 struct MessageColumns<'a> {
     ids: Vec<Uuid>,
     channels: Vec<&'static str>,
@@ -193,7 +193,7 @@ struct MessageColumns<'a> {
     published_by: Vec<Option<i32>>,
     instance: &'a Instance,
     lease_seconds: f64,
-    /// In the order of their lanes.
+    /// The priorities in the order of their lanes.
     priorities: Vec<&'static str>,
     max_payload_bytes: i32,
 }
@@ -231,14 +231,14 @@ impl<'a> MessageColumns<'a> {
         ]
     }
 
-    /// Without the payload, which `receive_send` does not write.
+    /// The parameters of `receive_send`, which does not take the payload limit.
     fn params_of_sends(&self) -> [&(dyn ToSql + Sync); 10] {
         let [params @ .., _] = self.params();
         params
     }
 }
 
-/// What became of each key; and those whose notification somebody else wrote at the same moment.
+/// Classifies each key. Also returns keys whose notification another instance wrote at the same moment.
 async fn classify(
     transaction: &Transaction,
     keys: &[ReceivedKey],
@@ -249,7 +249,7 @@ async fn classify(
     for row in rows {
         let key = decode::key_of(row)?;
         if !known.insert(key) {
-            // The same message twice in one batch.
+            // The batch contains the same message twice.
             received.redelivered += 1;
             continue;
         }
@@ -273,7 +273,7 @@ async fn classify(
     }
     received.unknown = keys.iter().map(|key| key.key).filter(|key| !known.contains(key)).collect();
     if received.jobs.is_empty() {
-        // All that it would have held was there already.
+        // All rows of the claim were received before, so it holds no sends.
         let claims: BTreeSet<i64> =
             rows.iter().filter_map(|row| row.try_get("lease").ok().flatten()).collect();
         if !claims.is_empty() {
@@ -283,8 +283,8 @@ async fn classify(
     Ok((received, keys.iter().filter(|key| raced.contains(&key.key)).copied().collect()))
 }
 
-/// By now the notifications can be seen that somebody else wrote. Where there is none, the user has the event's
-/// notification under another id.
+/// Receives the keys whose notification another instance wrote at the same moment; this transaction can see it now. If
+/// it is missing, the user has the event's notification under another id.
 async fn retry_raced(
     transaction: &Transaction,
     keys: &[ReceivedKey],
@@ -332,7 +332,7 @@ async fn retry_raced(
     Ok(())
 }
 
-/// What was declared dead while it waited is not sent to.
+/// Removes addresses that were marked dead while the send waited.
 async fn remove_dead_addresses(transaction: &Transaction, jobs: &mut [SendJob]) -> Result<(), StoreError> {
     if jobs.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Writes each outcome if its claim still holds, and dead letters for what will not be retried.
+//! Writes each outcome if its claim still holds, and dead letters for sends that are not retried.
 
 use std::collections::HashSet;
 
@@ -53,13 +53,14 @@ fn column<'a, T>(settlements: &[&'a Settlement], of: impl Fn(&'a Settlement) -> 
     settlements.iter().map(|settlement| of(settlement)).collect()
 }
 
-/// Answers which claims still held: a batch may have outcomes of one send under two.
+/// Writes the outcomes. Returns the claims that still held, because a batch may contain outcomes of one send under two
+/// claims.
 async fn write_outcomes(
     transaction: &Transaction,
     settlements: &[Settlement],
     instance: InstanceId,
 ) -> Result<HashSet<(SendKey, ClaimId)>, StoreError> {
-    // In key order, so that two batches do not wait for each other in a circle.
+    // In key order, so that two concurrent batches do not deadlock.
     let mut ordered: Vec<&Settlement> = settlements.iter().collect();
     ordered.sort_unstable_by_key(|settlement| settlement.job.key);
     let changed = transaction
@@ -103,7 +104,7 @@ async fn write_due(transaction: &Transaction, held: &[&Settlement]) -> Result<()
     transaction.execute(statement::INSERT_DUE, params).await.map(drop)
 }
 
-/// Deferrals and unanswered messages, of the few sends that have some.
+/// Writes deferrals and unanswered messages. Few sends have any.
 async fn write_history(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
     let (new, histories): (Vec<&Settlement>, Vec<History>) =
         held.iter().filter_map(|s| Some((*s, s.new_history()?))).unzip();
@@ -166,7 +167,7 @@ async fn write_captured(transaction: &Transaction, held: &[&Settlement]) -> Resu
     transaction.execute(statement::INSERT_CAPTURED, params).await.map(drop)
 }
 
-/// What became of each address, of sends that have several.
+/// Writes the outcome of each address, for sends with several addresses.
 async fn write_addresses(transaction: &Transaction, held: &[&Settlement]) -> Result<(), StoreError> {
     let done: Vec<(SendKey, &AddressResult)> =
         held.iter().flat_map(|s| s.addresses().into_iter().map(|done| (s.job.key, done))).collect();

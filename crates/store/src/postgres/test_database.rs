@@ -16,7 +16,7 @@ use crate::conformance::TestDatabase;
 
 pub const VARIABLE: &str = "CAMPANILE_TEST_DATABASE_URL";
 
-/// A database that is dropped with this.
+/// A database that is dropped together with this value.
 #[derive(Debug)]
 pub struct Database {
     pub url: String,
@@ -26,7 +26,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// With the tables of this release, and nothing else.
+    /// Creates a database with only the tables of this release.
     pub async fn new() -> Self {
         let server = server();
         let admin = connect(&server).await;
@@ -34,7 +34,7 @@ impl Database {
         Self::make(&server, &admin, &format!("TEMPLATE {template}")).await
     }
 
-    /// Without any table.
+    /// Creates a database without any table.
     pub async fn empty() -> Self {
         let server = server();
         let admin = connect(&server).await;
@@ -63,14 +63,14 @@ impl Database {
         Postgres::open(&self.config()).await.expect("the database is there")
     }
 
-    /// As another process would connect. Names need no schema.
+    /// Connects as another process would. Table names need no schema.
     pub async fn connect(&self) -> Client {
         let client = connect(&self.url).await;
         client.batch_execute("SET search_path = campanile").await.expect("the schema is there");
         client
     }
 
-    /// Ends every connection and lets nobody in, until it is opened again.
+    /// Ends every connection and refuses new ones, until the database is opened again.
     pub async fn close(&self) {
         let admin = connect(&self.server).await;
         let name = &self.name;
@@ -90,7 +90,7 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
-        // A runtime of its own: the one of the test may be gone, or must not be blocked.
+        // Uses its own runtime: the runtime of the test may be gone, or must not be blocked.
         let dropped = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("there are threads").block_on(async {
@@ -103,7 +103,7 @@ impl Drop for Database {
     }
 }
 
-/// Made by whichever test comes first; its name changes with the migrations.
+/// Creates the template if it does not exist yet. Its name changes with the migrations.
 async fn template(server: &str, admin: &Client) -> String {
     let name = format!("campanile_template_{:x}", super::migrate::fingerprint());
     let lock = "SELECT pg_advisory_lock(hashtextextended('campanile.test.template', 0))";
@@ -120,7 +120,7 @@ async fn template(server: &str, admin: &Client) -> String {
         let url = with_database(server, &incomplete);
         let config = PostgresConfig { url, direct_url: String::new(), ca_file: None, max_connections: 1 };
         Postgres::migrate(&config).await.expect("the migrations are good");
-        // Connections of the migration are closed by the server in its own time.
+        // The server closes the migration's connections some time later.
         let disconnect =
             format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{incomplete}'");
         admin.batch_execute(&disconnect).await.expect("it may");
@@ -156,7 +156,7 @@ async fn connect(url: &str) -> Client {
 
 #[async_trait]
 impl TestDatabase for Database {
-    /// Every statement asks the same function for the time.
+    /// Moves the clock for all statements, because they all call the same function for the time.
     async fn advance(&self, by: Duration) {
         let offset = {
             let mut offset = self.offset.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

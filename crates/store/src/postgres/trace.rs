@@ -47,10 +47,10 @@ impl TraceStore for Postgres {
     }
 }
 
-/// Events in the order of their arrival, or backwards. Each status is a statement of its own, because a partial index
-/// is used only where its condition is in the text: `event_outbox_failed`, `event_outbox_cancelled`,
-/// `event_outbox_open`. A type has `event_outbox_type`; few events have failed, so that there the type is looked at on
-/// the way. All else walks the primary key.
+/// Events in the order of their arrival, or in the opposite order. Each status has its own statement, because a partial
+/// index is used only if its condition is in the text: `event_outbox_failed`, `event_outbox_cancelled`,
+/// `event_outbox_open`. A search by type uses `event_outbox_type`. Few events have failed or are cancelled, so there
+/// the type is only a filter. All other searches use the primary key.
 pub(super) fn listing(status: Option<EventStatus>, of_type: bool, newest_first: bool) -> String {
     let status_is = status.map(|status| format!(" AND status = '{}'", status.as_str())).unwrap_or_default();
     let type_is = match status {
@@ -117,7 +117,7 @@ async fn dead_letters(
     rows.iter().map(dead_letter::dead_letter_row).collect()
 }
 
-/// Users from one up to another, as (type, id), both included.
+/// The users between two users, both included, as (type, id).
 struct UserPage {
     first: (String, String),
     last: (String, String),
@@ -133,7 +133,7 @@ async fn page(
     if let Some(user) = &filter.user {
         return Ok(Some(UserPage { first: pair(user), last: pair(user), next: None }));
     }
-    // Ids have no control characters, so nobody stands between a user and this.
+    // Ids contain no control characters, so no user sorts between a user and this key.
     let first_after = |user: &UserRef| (user.user_type.to_string(), format!("{}\u{1}", user.user_id));
     let last_from = async |first: &(String, String), limit: usize| {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);

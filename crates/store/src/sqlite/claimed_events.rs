@@ -9,13 +9,13 @@ use campanile_domain::id::EventSeq;
 pub struct ClaimedEvents(Arc<Mutex<HashSet<EventSeq>>>);
 
 impl ClaimedEvents {
-    /// The claimed events. Take it before reading events: one that is released in between may have been read in its old
-    /// state.
+    /// The claimed events. Take the snapshot before reading events. An event that is released in between may have been
+    /// read in its old state.
     pub fn snapshot(&self) -> HashSet<EventSeq> {
         self.lock().clone()
     }
 
-    /// Claims at most `limit` events that nobody holds now and nobody held in the snapshot `before`.
+    /// Claims at most `limit` events that are not claimed now and were not claimed in the snapshot `before`.
     pub fn claim(
         &self,
         seqs: impl Iterator<Item = EventSeq>,
@@ -29,7 +29,7 @@ impl ClaimedEvents {
         ClaimedEventsGuard { events: self.clone(), seqs }
     }
 
-    /// No panic can happen inside a change, so a poisoned lock still guards a whole set.
+    /// No change can panic halfway, so the set is valid even if the lock is poisoned.
     fn lock(&self) -> MutexGuard<'_, HashSet<EventSeq>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -41,8 +41,8 @@ impl<V: Values> Columns for V {
         get(self, column)
     }
 
-    /// Producers in other processes may write times in most forms that SQLite understands. It also takes days that no
-    /// calendar has, such as 30 February; those are errors.
+    /// Other processes may write times in most forms that SQLite understands. SQLite also accepts days that do not
+    /// exist, such as 30 February; those are errors here.
     fn maybe_time(&self, column: &str) -> Result<Option<Timestamp>, StoreError> {
         let text = self.maybe_str(column)?;
         text.map(|text| time_of(text).ok_or_else(|| bad(column, "no moment of the calendar"))).transpose()
@@ -61,7 +61,7 @@ impl<V: Values> Columns for V {
     }
 }
 
-/// The value as JSON, after how it is stored.
+/// The value as JSON, according to its stored type.
 pub fn value(stored: ValueRef) -> Value {
     match stored {
         ValueRef::Null => Value::Null,
@@ -81,9 +81,9 @@ fn time_of(text: &str) -> Option<Timestamp> {
         .or_else(|| time::from_text(&format!("{text}T00:00:00Z")))
 }
 
-/// A row whose columns are read in the order in which the statement names them. Each is found at once; by its name
-/// alone it is searched for from the first one on, which with the parameters of statements took a tenth of the writer's
-/// time (decision 0024). A column that stands elsewhere is found as well.
+/// Reads columns in the order in which the statement names them, so that each is found without a search. A search by
+/// name starts at the first column. With the parameters of statements, such searches took a tenth of the writer's time
+/// (decision 0024). A column in another position is found by name.
 pub struct InOrder<'r> {
     row: &'r Row<'r>,
     next: Cell<usize>,
@@ -94,7 +94,7 @@ impl<'r> InOrder<'r> {
         Self { row, next: Cell::new(0) }
     }
 
-    /// As it is, to be written elsewhere.
+    /// The value as it is stored, to be written elsewhere.
     pub fn param(&self, column: &str) -> Result<ToSqlOutput<'_>, StoreError> {
         self.value(column).map(ToSqlOutput::Borrowed)
     }

@@ -1,4 +1,4 @@
-//! Lists dead letters, and puts what they name back to where it failed.
+//! Lists dead letters, and moves failed events, rows and sends back to the stage where they failed.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ fn matching<T>(
     session.all(statement::LIST_DEAD_LETTERS_OF_EVENT, &params[..], read)
 }
 
-/// Rows that wait for a chunk, by event, queue and lane: the rows of one event lie together.
+/// Rows that are to be put into chunks, by event, queue and lane, so that the rows of an event are adjacent.
 type Waiting = BTreeMap<(String, Queue, Lane), Vec<SendKey>>;
 
 fn replay(
@@ -179,7 +179,7 @@ fn send_again(session: &Session, now: &str, row: &FailedRow) -> Result<bool, Sto
     Ok(true)
 }
 
-/// Answers whether the statement found the row in the state that it leaves.
+/// Executes an update. Returns whether the row was still in the expected state.
 fn change(session: &Session, sql: &str, key: SendKey) -> Result<bool, StoreError> {
     let params = named_params! {
         ":notification_id": key.notification_id.to_string(), ":channel": key.channel.as_str(),

@@ -125,7 +125,7 @@ fn accept(session: &Session, now: &str, events: &[NewEvent]) -> Result<Acceptanc
     Ok(Acceptance::Accepted(created))
 }
 
-/// The body hash of this id, from a stored event or from what is remembered.
+/// The body hash of this id, from a stored or from a remembered event.
 fn known_body(session: &Session, event_id: &EventId) -> Result<Option<BodyHash>, StoreError> {
     let params = named_params! { ":event_id": event_id.as_str() };
     if let Some(hash) = session.first(statement::KNOWN_EVENT, params, |row| Ok(decode::body_hash(row)))? {

@@ -1,5 +1,5 @@
-//! Claiming events, and committing what was decided. Reading their audience is in `audience`. One engine owns the file,
-//! so a claim locks nothing in it: the commit is refused if an event has changed since the claim.
+//! Claims events, and commits the decisions about them. `audience` reads their audience. One engine owns the file, so a
+//! claim locks nothing in it. The commit is refused if an event has changed since the claim.
 
 use std::collections::HashMap;
 
@@ -56,7 +56,7 @@ impl FanOutStore for Sqlite {
     }
 }
 
-/// Reads `extra` more events than are wanted, because other claims may hold some.
+/// Reads `extra` more events than requested, because other claims may hold some.
 fn claimed(
     session: &Session,
     claim: &Claim,
@@ -110,7 +110,7 @@ struct SqliteClaim {
     store: Sqlite,
     events: Vec<ClaimedEvent>,
     unreadable: u64,
-    /// The text of each cursor as it was read. Another release may write the same cursor with other words.
+    /// The text of each cursor as it was read. Another release may write the same cursor as different text.
     cursors: HashMap<EventSeq, String>,
     now: Timestamp,
     /// Held until the commit is over.
@@ -240,7 +240,7 @@ fn write_processed(
     Ok(())
 }
 
-/// Answers the chunk without rows that existed before: their recipients are not notified again.
+/// Writes a chunk. Returns it without rows that existed before, because their recipients are not notified again.
 fn write_chunk(
     session: &Session,
     now: &str,
@@ -266,7 +266,7 @@ fn write_chunk(
     Ok(Chunk { id, queue: chunk.queue, lane: chunk.lane, rows })
 }
 
-/// Answers whether the row is new.
+/// Writes an outbox row. Returns whether it is new.
 fn write_row(
     session: &Session,
     now: &str,

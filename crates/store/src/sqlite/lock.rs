@@ -1,5 +1,5 @@
 //! The lock that keeps a second engine out of a folder. A second engine would publish and send the same rows. Both a
-//! lock file and the folder itself are locked, so that deleting the file does not let anyone in.
+//! lock file and the folder itself are locked, so that deleting the file does not admit another engine.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -38,8 +38,8 @@ pub fn try_lock(folder: &Path) -> io::Result<Option<EngineLock>> {
     Ok(Some(EngineLock { _file: file, _folder: folder }))
 }
 
-/// Makes the folder and the database file, and locks the folder for the engine. SQLite itself would make the file
-/// readable for others.
+/// Creates the folder and the database file, and locks the folder for the engine. SQLite itself would make the file
+/// readable by other users.
 pub fn take(path: &Path) -> Result<EngineLock, StoreError> {
     let folder = folder_of(path);
     std::fs::create_dir_all(folder).map_err(|e| {

@@ -1,5 +1,5 @@
-//! SQLite: one file, one engine. One thread writes, and commits the work of many callers together. Readers have
-//! connections of their own and never wait for it.
+//! SQLite: one file, one engine. One thread writes, and commits the work of many callers together. Readers have their
+//! own connections and never wait for the writer.
 
 mod audience;
 mod claimed_events;
@@ -51,10 +51,10 @@ const READERS: usize = 4;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const STATEMENT_CACHE: usize = 128;
 
-/// A clone is another handle on the same file.
+/// Cloning makes another handle to the same file.
 ///
-/// No statistics are gathered (`ANALYZE`, `PRAGMA optimize`). Without them SQLite takes every table for large and uses
-/// its indexes. With those of a young file it would scan whole tables, and go on doing so after they have grown.
+/// No statistics are gathered (`ANALYZE`, `PRAGMA optimize`). Without statistics, SQLite assumes that every table is
+/// large and uses its indexes. With statistics of a young file it would scan whole tables, even after they have grown.
 #[derive(Debug, Clone)]
 pub struct Sqlite {
     shared: Arc<Shared>,
@@ -70,7 +70,8 @@ struct Shared {
     _lock: EngineLock,
 }
 
-/// The clock of the database: that of the process, because SQLite has none. Tests move it instead of waiting.
+/// The clock of the database. It is the clock of the process, because SQLite has none. Tests move it instead of
+/// waiting.
 #[derive(Debug, Clone, Default)]
 pub struct Clock(Arc<Mutex<Duration>>);
 
@@ -86,7 +87,7 @@ impl Clock {
 }
 
 impl Sqlite {
-    /// Opens the file, makes or upgrades its tables, and takes over the leases of an earlier process.
+    /// Opens the file, creates or upgrades its tables, and takes over the leases of an earlier process.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::open_with_clock(path, Clock::default())
     }
@@ -95,7 +96,7 @@ impl Sqlite {
         let lock = lock::take(path)?;
         let mut connection = connect(path, OpenFlags::default()).map_err(|e| cannot_open(path, e))?;
         migrate(&mut connection).map_err(|e| cannot_open(path, e))?;
-        // The lock is ours, so whoever held these leases is gone.
+        // This process holds the lock, so the previous holder of these leases no longer runs.
         connection.execute(statement::EXPIRE_LEASES, [])?;
         connection.execute(statement::RELEASE_CHUNKS, [])?;
         connection.execute(statement::RELEASE_LEASES, [])?;
@@ -126,8 +127,8 @@ impl Sqlite {
         self.shared.writer.run(move |session| work(session, &time::to_text(clock.now()))).await
     }
 
-    /// Runs `work` as one transaction on a reading connection, on a blocking thread. If the caller goes away, the work
-    /// goes on. Its permit stays with the connection, so that a permit always means a free connection.
+    /// Runs `work` as one transaction on a reading connection, on a blocking thread. If the caller is cancelled, the
+    /// work continues. Its permit stays with the connection, so that a permit always means a free connection.
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Session) -> Result<T, StoreError> + Send + 'static,
@@ -167,7 +168,7 @@ impl Store for Sqlite {
     }
 }
 
-/// Lets several statements see the same state.
+/// Runs `work` in a transaction, so that its statements see the same state.
 fn in_snapshot<T>(
     connection: &Connection,
     work: impl FnOnce(&Session) -> Result<T, StoreError>,
@@ -183,7 +184,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, rusqlite::Error>
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
     // Without this setting, SQLite plans a statement again whenever its values change, if the plan might depend on
-    // them: a tenth of the engine's time (decision 0024).
+    // them. That took a tenth of the engine's time (decision 0024).
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     if !flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY) {
         connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")?;

@@ -88,7 +88,7 @@ pub fn lease_until(now: &str, lease: Duration) -> String {
     time::from_text(now).map(|at| time::to_text(time::later(at, lease))).unwrap_or_default()
 }
 
-/// The moment `by` before `now`; the beginning of time if that is too long ago.
+/// The time `by` before `now`. If that is out of range, an empty text, which sorts before every time.
 pub fn earlier(now: &str, by: Duration) -> String {
     time::from_text(now).and_then(|at| at.checked_sub(by).ok()).map(time::to_text).unwrap_or_default()
 }
@@ -126,12 +126,12 @@ fn release(session: &Session, chunk: ChunkId, lease_until: Option<&str>) -> Resu
     session.change(statement::RELEASE_CHUNK, params).map(drop)
 }
 
-/// What became of a row that the broker refused.
+/// The result of a refusal for a row.
 enum Refused {
     Waits,
-    /// With a dead letter.
+    /// The row has failed and has a dead letter.
     Failed,
-    /// Received or failed before.
+    /// The row was received or had failed before.
     AlreadyFinal,
 }
 
@@ -197,8 +197,8 @@ fn republish(
     Ok(Republished::of_page(&events, found, end, limit))
 }
 
-/// Makes chunks that nobody holds. Reading a chunk also passes over rows between its own, so keys that lie together
-/// share a chunk.
+/// Makes chunks that are not leased. Reading a chunk also reads the rows between its own, so adjacent keys share a
+/// chunk.
 pub fn insert_chunks(
     session: &Session,
     queue: &Queue,

@@ -76,7 +76,7 @@ impl Budget {
     }
 }
 
-/// Deletes old events behind `after`, and answers where the next call goes on.
+/// Deletes old events after `after`. Returns the event after which the next call continues.
 fn retain(
     session: &Session,
     now: &str,
@@ -105,8 +105,8 @@ fn retain(
     Ok(budget.is_spent().then_some(passed))
 }
 
-/// Answers whether the event is finished: deleted, or kept for a send that is not settled. Otherwise it has more rows
-/// than may be deleted in one call.
+/// Deletes an event and its finished rows. Returns `true` if the event is deleted, or if it stays because of an
+/// unsettled send. Returns `false` if more rows remain than one call may delete.
 fn delete_event(
     session: &Session,
     now: &str,
@@ -141,7 +141,7 @@ fn delete_event(
     Ok(true)
 }
 
-/// Deletes finished rows, each with its send, and with its notification if it is the last row of that.
+/// Deletes finished rows, each with its send. A notification is deleted with its last row.
 fn delete_rows(session: &Session, id: i64, budget: &mut Budget) -> Result<(), StoreError> {
     let params = named_params! { ":id": id, ":limit": budget.left() };
     let rows = session.all(statement::FINISHED_ROWS, params, |row| {
@@ -166,7 +166,7 @@ fn delete_rows(session: &Session, id: i64, budget: &mut Budget) -> Result<(), St
     Ok(())
 }
 
-/// Keeps the id of an event for ever, and its hash if the body could be read.
+/// Stores the id of an event forever, and its hash if the body could be read.
 fn remember(session: &Session, now: &str, id: i64) -> Result<(), StoreError> {
     let params = named_params! { ":id": id };
     let hash = session.first(statement::EVENT_WITHOUT_PROCESSED, params, |row| Ok(decode::body_hash(row)))?;

@@ -104,7 +104,8 @@ pub(super) fn deletion(description: &Description) -> String {
     format!("DELETE FROM {} WHERE {}", description.table, by_key.join(" AND "))
 }
 
-/// Columns that are filtered by come first in the walk where the key begins with them.
+/// The statement that lists rows in key order, with its parameters. If the key begins with the filtered columns, SQLite
+/// reads only their range of the index.
 pub(super) fn listing(description: &Description, filter: &RowFilter) -> (String, Vec<Sql>) {
     let names: Vec<String> = description.columns.iter().map(|(name, _)| format!("\"{name}\"")).collect();
     let mut conditions: Vec<String> = Vec::new();

@@ -207,7 +207,7 @@ fn open_claim(session: &Session, now: &str, instance: &str, lease: Duration) -> 
     Ok(ClaimId(session.last_insert_rowid()))
 }
 
-/// What was declared dead while it waited is not sent to.
+/// Removes addresses that were marked dead while the send waited.
 fn remove_dead_addresses(session: &Session, jobs: &mut [SendJob]) -> Result<(), StoreError> {
     if jobs.is_empty() {
         return Ok(());
@@ -225,7 +225,7 @@ fn remove_dead_addresses(session: &Session, jobs: &mut [SendJob]) -> Result<(), 
     Ok(())
 }
 
-/// A claim that turned out to hold nothing is not kept.
+/// Records the notifications of a claim. A claim without sends is deleted.
 fn fill_claim(session: &Session, claim: ClaimId, jobs: &[SendJob]) -> Result<(), StoreError> {
     if jobs.is_empty() {
         return session.change(statement::DELETE_CLAIM, named_params! { ":id": claim.0 }).map(drop);
@@ -236,11 +236,11 @@ fn fill_claim(session: &Session, claim: ClaimId, jobs: &[SendJob]) -> Result<(),
     session.change(statement::FILL_CLAIM, params).map(drop)
 }
 
-/// The notification that was written last, and whether it is the one that its user sees. Keys come in their order, so
-/// that the channels of a notification follow each other.
+/// The last notification that was written, and whether it is the one that its user sees. Keys are sorted, so that the
+/// channels of a notification follow each other.
 type LastNotification = Option<(NotificationId, bool)>;
 
-/// One batch of messages while it is written.
+/// The context of one batch of messages that is being written.
 struct ReceiveBatch<'s, 'c> {
     session: &'s Session<'c>,
     now: &'s str,
@@ -311,7 +311,7 @@ impl ReceiveBatch<'_, '_> {
         Ok(())
     }
 
-    /// Answers whether it is new.
+    /// Writes a send. Returns whether it is new.
     fn write_send(
         &self,
         received: ReceivedKey,
@@ -321,7 +321,7 @@ impl ReceiveBatch<'_, '_> {
         let (now, by) = (self.now, self.instance.0);
         let (sent, due) = (status == SendStatus::Sent, status == SendStatus::Due);
         let millis = time::from_text(now).map(Timestamp::as_millisecond);
-        // Clocks of instances may differ: nothing is received before it was published.
+        // Clocks of instances may differ. A publish time after the time of receipt is replaced by the latter.
         let published_at = received.published.map(|stamp| stamp.at.as_millisecond());
         let published_at = published_at.map(|at| millis.map_or(at, |now| at.min(now)));
         let inserted = self.session.change(
@@ -340,7 +340,7 @@ impl ReceiveBatch<'_, '_> {
     }
 }
 
-/// What the user will see in the inbox, from the columns behind those of the job. Answers whether it is new.
+/// Writes the user's inbox entry, from the columns after those of the job. Returns whether it is new.
 fn write_notification(
     session: &Session,
     now: &str,
@@ -399,7 +399,7 @@ pub fn insert_due(session: &Session, job: &SendJob, due_at: &str) -> Result<(), 
         .map(drop)
 }
 
-/// A due send becomes a job, unless it is not due any more.
+/// Turns a due send into a job. `None` if the send is no longer due.
 fn start(
     session: &Session,
     notification_id: &str,

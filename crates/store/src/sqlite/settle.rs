@@ -1,4 +1,4 @@
-//! Writes each outcome if its claim still holds, and dead letters for what will not be retried.
+//! Writes each outcome if its claim still holds, and dead letters for sends that are not retried.
 
 use campanile_domain::channel::Channel;
 use campanile_domain::id::SendKey;
@@ -12,7 +12,7 @@ use super::statement;
 use crate::send::address_outcome;
 use crate::{Capture, DeadLetter, InstanceId, Settlement, StoreError};
 
-/// Writes the outcome, and answers whether the claim still held.
+/// Writes the outcome, and returns whether the claim still held.
 pub fn settle(
     session: &Session,
     now: &str,
@@ -77,8 +77,8 @@ pub fn settle(
     Ok(true)
 }
 
-/// What became of each address of a send that has several, which of them are dead, and which post somebody else may
-/// try.
+/// Writes the outcome of each address of a send with several, and its dead addresses. Releases the shared address that
+/// another send may use.
 fn write_addresses(session: &Session, now: &str, settlement: &Settlement) -> Result<(), StoreError> {
     let SendKey { notification_id, channel } = settlement.job.key;
     for done in settlement.addresses() {

@@ -14,15 +14,15 @@ use super::session::Session;
 use crate::StoreError;
 use crate::error::explained;
 
-/// The maximum number of callers in a group. It bounds how long the first waits for the last.
+/// The maximum number of callers in a group. It bounds how long the first caller waits for the last.
 const MAX_GROUP: usize = 64;
 
-/// Runs inside the transaction, if there is one. Answers a function that reports to the caller once the commit has
+/// Runs inside the transaction, if there is one. Returns a function that reports to the caller once the commit has
 /// succeeded or failed.
 type Job = Box<dyn FnOnce(Result<&Session, StoreError>) -> Reply + Send>;
 type Reply = Box<dyn FnOnce(Result<(), Arc<CommitError>>)>;
 
-/// Every caller of the group gets it.
+/// The error of a commit, reported to every caller of the group.
 #[derive(Debug, thiserror::Error)]
 enum CommitError {
     /// SQLite rolled back by itself, for example because the disk is full. Nothing of the group was written.
@@ -61,7 +61,7 @@ impl Writer {
                     Ok(()) => result,
                     Err(error) => result.and(Err(StoreError::Unavailable(error.into()))),
                 };
-                // A caller that has gone does not need the answer.
+                // A caller that has been cancelled does not need the answer.
                 let _ = answer.send(result);
             })
         });

@@ -27,7 +27,7 @@ pub struct Completion {
 #[derive(Debug, Default)]
 struct State {
     counted: HashMap<EventId, Counted>,
-    /// The counted events in order of arrival, and some that are complete already.
+    /// The counted events in order of arrival. Some of them may be complete already.
     since: VecDeque<(Instant, EventId)>,
     found: Complete,
 }
@@ -75,7 +75,7 @@ impl Completion {
         self.notify(&state);
     }
 
-    /// Adds events that something else happened to, after which they may be complete.
+    /// Adds events that may have become complete for another reason than a received row.
     pub fn add_candidates(&self, events: impl IntoIterator<Item = EventId>) {
         let mut state = self.lock();
         state.found.candidates.extend(events);

@@ -36,7 +36,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
         }
         if let Err(error) = close(&engine, &complete).await {
             engine.signals.database.record_failure("close", &error);
-            // Some may be closed by now; the next try asks the database.
+            // Some of these events may be closed by now. The next attempt asks the database.
             engine
                 .completion
                 .add_candidates(complete.counted.into_iter().map(|(_, id)| id).chain(complete.candidates));

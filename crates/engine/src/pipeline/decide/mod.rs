@@ -96,7 +96,7 @@ fn begin<'a>(
     (event.body_hash_by(&document), progress)
 }
 
-/// Considers a page as far as the step's time allows. Work that takes long continues by `run_blocking`.
+/// Considers a page as far as the step's time allows. Long work continues by `run_blocking`.
 fn consider(
     progress: &mut Progress,
     page: &[Candidate],

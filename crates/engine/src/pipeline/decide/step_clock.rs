@@ -23,7 +23,7 @@ impl StepClock {
         StepClock { worked: Duration::ZERO, resumed: Instant::now(), cpu_at_resume: thread_cpu_time() }
     }
 
-    /// Awaits `future`. Waiting does not count as work, because others can use the thread meanwhile.
+    /// Awaits `future`. Waiting does not count as work, because other tasks can use the thread meanwhile.
     pub async fn wait<F: Future>(&mut self, future: F) -> F::Output {
         self.worked += self.resumed.elapsed();
         let done = future.await;
@@ -31,8 +31,8 @@ impl StepClock {
         done
     }
 
-    /// Whether more work on this thread would delay others. The wall clock is cheap to read, so it is asked first. The
-    /// CPU time excludes time in which the thread waited for a core.
+    /// Whether more work on this thread would delay other tasks. The wall clock is cheap to read, so it is checked
+    /// first. The CPU time excludes time in which the thread waited for a core.
     pub fn is_long(&self) -> bool {
         self.resumed.elapsed() >= MAX_INLINE
             && thread_cpu_time().saturating_sub(self.cpu_at_resume) >= MAX_INLINE

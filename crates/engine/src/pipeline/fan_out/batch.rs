@@ -10,7 +10,8 @@ use campanile_store::{ChunkRow, ClaimedEvent, FanOutStep};
 
 use crate::pipeline::fan_out::Report;
 
-/// An event that does not fit into a share of this size goes on by a cursor; smaller ones only need a larger share.
+/// An event that does not fit into a share of this many recipients continues with a cursor. A smaller event only needs
+/// a larger share.
 pub const LARGE: usize = 250;
 
 /// What one transaction will write.
@@ -22,18 +23,18 @@ pub struct Batch {
     /// Events that are fanned out as a whole, with the number of their rows.
     pub whole: Vec<(EventSeq, EventId, usize)>,
     pub report: Report,
-    /// Events that need a larger share of a transaction, or for which there was no time; nothing of them is written.
+    /// Events that need a larger share of a transaction, or that the step had no time for. Nothing is written for them.
     pub put_off: Vec<EventSeq>,
 }
 
-/// How much of its transaction's room an event has.
+/// The part of its transaction that an event may use.
 #[derive(Debug, Clone, Copy)]
 pub enum Share {
     Whole,
     UpTo(usize),
 }
 
-/// Whether some recipients of the event were told already.
+/// Whether some recipients of the event have been notified already.
 pub fn has_begun(event: &ClaimedEvent) -> bool {
     event.cursor.as_ref().is_some_and(Cursor::has_begun)
 }
@@ -54,7 +55,7 @@ impl Batch {
                 self.report.put_off += rows.len();
                 return self.put_off.push(event.seq);
             }
-            // It begins again, alone, behind a cursor that stands at the start; others pass it.
+            // The event starts again alone in a transaction, with a cursor at the start. Other events may overtake it.
             (End::Continues(_), Share::UpTo(_)) => {
                 self.report.put_off += rows.len();
                 return self.add_step(event, hash, Vec::new(), None, Step::Continues(Cursor::default()));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Time from the start of one round to the start of the next in a burst, unless events are left behind.
+/// During a burst, the time between the starts of two rounds. It does not apply if a round left events unclaimed.
 pub const CLAIM_INTERVAL: Duration = Duration::from_millis(10);
 /// Events a second above which a burst begins, and below which it ends.
 const START_EVENTS_PER_SECOND: f64 = 500.0;
@@ -27,7 +27,7 @@ impl BurstDetector {
         BurstDetector { is_on: false, window_start: now, events: 0 }
     }
 
-    /// Records that `events` were claimed by `now`. Answers whether there is a burst.
+    /// Records that `events` were claimed by `now`. Returns whether there is a burst.
     pub fn record(&mut self, events: usize, now: Instant) -> bool {
         self.events += events;
         let passed = now - self.window_start;

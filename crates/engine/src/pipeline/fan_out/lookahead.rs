@@ -18,19 +18,20 @@ use crate::Engine;
 use crate::pipeline::decide::{Decided, ToDecide, decide};
 use crate::telemetry::stage_cpu::Timed;
 
-/// Large events of which a step is kept; they take turns. Each has the rows of one step in memory.
+/// The maximum number of large events with a step in memory. The events take turns, and each has at most one step here.
 const MAX_EVENTS: usize = 4;
-/// A step that was decided longer ago is decided again: by then people have moved, and quiet hours begun.
+/// A step that was decided longer ago is decided again, because recipients may have changed or quiet hours begun.
 const MAX_AGE: Duration = Duration::from_secs(1);
-/// Recipients of a step at least. Over all channels, and with the next step in memory, those are 10,000 rows.
+/// The minimum number of recipients of a step. Over all channels, and with the next step in memory, these are 10,000
+/// rows.
 const MIN_STEP_RECIPIENTS: usize = 1_000;
-/// How long a claim waits for a step that is being decided. The claim holds a connection, and the decision may wait for
-/// one.
+/// How long a claim waits for a step that is still being decided. The claim holds a connection, and the decision may
+/// need one.
 const MAX_WAIT: Duration = Duration::from_millis(100);
 
-/// How many recipients a step of this event may have: as many as come to the rows that a free queue takes. Over one
-/// channel that is twice as many as over two (56,700, 61,200 and 72,300 instead of 49,700, 59,300 and 56,100 rows/s,
-/// decision 0024).
+/// The maximum number of recipients in a step of this event. Their rows fit into the capacity that a free queue has at
+/// least. Over one channel, that is twice as many recipients as over two (56,700, 61,200 and 72,300 instead of 49,700,
+/// 59,300 and 56,100 rows/s, decision 0024).
 pub fn max_step_recipients(rules: &Rules, event: &ClaimedEvent) -> usize {
     let routes = rules.routes(&event.event.event_type);
     let channels = routes.map_or(0, |routes| routes.iter().filter(|(_, route)| route.is_some()).count());
@@ -52,7 +53,7 @@ pub struct NextStep {
 }
 
 impl Lookahead {
-    /// Begins to decide about the recipients behind `cursor`, at most `recipient_limit`.
+    /// Begins to decide about at most `recipient_limit` recipients after `cursor`.
     pub fn begin(
         &mut self,
         engine: &Engine,
@@ -95,8 +96,8 @@ impl Lookahead {
 }
 
 impl NextStep {
-    /// What was decided, if this is the step that the claimed event is at. An error is dropped: the claim decides
-    /// again, and reports it.
+    /// Returns the decided step, if the claimed event is at this step. An error is dropped, because the claim decides
+    /// again and reports it.
     pub async fn decided(
         self,
         event: &ClaimedEvent,

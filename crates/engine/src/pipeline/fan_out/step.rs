@@ -20,10 +20,10 @@ use crate::pipeline::publish::QueueCapacity;
 use crate::pipeline::{MAX_FAILURES, publish};
 use crate::telemetry::{FAN_OUT_EVENTS, FAN_OUT_ROWS, count_dead_letters, count_duplicates, count_lost};
 
-/// Recipients of one transaction; times five channels, that is at most 10,000 rows.
+/// The maximum number of recipients in one transaction. Times five channels, that is at most 10,000 rows.
 pub const MAX_RECIPIENTS: usize = 2_000;
-/// Recipients of the first step of an event that is alone in its transaction: one more than may have their decisions
-/// kept.
+/// The maximum number of recipients in the first step of an event that is alone in its transaction. It is one more than
+/// the number of decisions that an event may store.
 const MAX_RECIPIENTS_ALONE: usize = MAX_DECISIONS + 1;
 
 /// The result of a batch.
@@ -31,14 +31,16 @@ const MAX_RECIPIENTS_ALONE: usize = MAX_DECISIONS + 1;
 pub struct Report {
     pub events: usize,
     pub rows: usize,
-    /// Rows of events that were too large for their batch. They are not written, but count for the size of the next.
+    /// Rows of events that were too large for their batch. They are not written, but count towards the size of the next
+    /// batch.
     pub put_off: usize,
     /// Queues without capacity for another batch.
     pub full_queues: Vec<Queue>,
 }
 
 impl FanOutWorkers {
-    /// Claims, decides, commits. A batch that the database refuses is bisected until the culprit is alone.
+    /// Claims, decides, commits. If the database refuses a batch, the batch is bisected until the faulty event is
+    /// alone.
     pub(super) async fn step(&self, claim: Claim, recipient_limit: usize) -> Result<Report, StoreError> {
         let mut report = Report::default();
         let mut claims = vec![(claim, recipient_limit)];
@@ -158,7 +160,7 @@ impl FanOutWorkers {
         let full_queues = queues.filter(|queue| !self.handover.has_capacity(queue, MIN_FREE_ROWS));
         batch.report.full_queues = full_queues.cloned().collect();
         let failed_rows = std::mem::take(&mut batch.failed_rows);
-        // The last row of these events may have been received, or have failed, already.
+        // The last row of these events may already have been received or have failed.
         let ended =
             batch.steps.iter().filter(|step| step.cursor_before.is_some()).map(|step| &step.event.event_id);
         let touched: Vec<_> = failed_rows.iter().map(|row| &row.event_id).chain(ended).cloned().collect();
@@ -190,7 +192,7 @@ impl FanOutWorkers {
         metrics::counter!(FAN_OUT_EVENTS).increment(batch.report.events as u64);
         metrics::counter!(FAN_OUT_ROWS).increment(batch.report.rows as u64);
         if self.engine.config.roles.has(Role::Receive) {
-            // Publish gets the chunks only afterwards, so nothing of these events has been received.
+            // Publish gets the chunks only after this, so no row of these events has been received yet.
             for (seq, event_id, rows) in batch.whole.drain(..) {
                 self.engine.completion.expect(seq, event_id, rows);
             }

@@ -7,7 +7,7 @@ use campanile_store::{Chunk, StoreError};
 use crate::Engine;
 use crate::telemetry::{PUBLISHED, REFUSED, count_dead_letters, count_lost};
 
-/// Confirms stand in the order of the chunks and their rows.
+/// The confirms have the order of the chunks and their rows.
 pub async fn record_confirms(
     engine: &Engine,
     chunks: Vec<Chunk>,

@@ -9,21 +9,21 @@ use campanile_store::{Chunk, NewChunk};
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
-/// Limits of each queue: chunks in memory, most of which are small, and rows in all of them.
+/// Limits of each queue: the number of chunks in memory, and the number of rows in all of them. Most chunks are small.
 pub const HANDOVER_CHUNKS: usize = 256;
 const HANDOVER_ROWS: usize = 4 * MAX_CHUNK_ROWS;
 
-/// What the hand-over still takes.
+/// The capacity of the hand-over.
 pub trait QueueCapacity {
-    /// How many more rows these queues take.
+    /// How many more rows these queues accept.
     fn free_rows(&self, queues: &[Queue]) -> usize;
 
-    /// Whether a queue takes this many rows, as a chunk at least.
+    /// Whether a queue accepts at least one more chunk with this many rows.
     fn has_capacity(&self, queue: &Queue, rows: usize) -> bool;
 }
 
-/// Fan-out's side of the hand-over. It reserves a slot before it commits, so that a chunk that is born leased is also
-/// taken.
+/// Fan-out's side of the hand-over. It reserves a slot before it commits. So publish always receives a chunk that is
+/// leased when it is inserted.
 #[derive(Debug, Clone)]
 pub struct Handover {
     queues: Arc<HashMap<Queue, Slots>>,
@@ -64,7 +64,7 @@ pub fn handover(queues: Vec<Queue>) -> (Handover, Vec<(Queue, ChunkReceiver)>) {
 }
 
 impl Handover {
-    /// Marks chunks for which there is a slot as leased, and answers the slots in their order.
+    /// Reserves slots, and marks each chunk that got one as leased. Returns the slots in the order of their chunks.
     pub fn reserve<'a>(&self, chunks: impl Iterator<Item = &'a mut NewChunk>) -> Vec<Slot> {
         let reserve = |chunk: &mut NewChunk| {
             let slot = self.queues.get(&chunk.queue)?.reserve(chunk.rows.len());
@@ -75,7 +75,7 @@ impl Handover {
     }
 }
 
-/// A queue that another instance publishes to has no limit here: its chunks wait in the database.
+/// A queue that another instance publishes to has no limit here, because its chunks wait in the database.
 impl QueueCapacity for Handover {
     fn free_rows(&self, queues: &[Queue]) -> usize {
         let slots = queues.iter().filter_map(|queue| self.queues.get(queue));
@@ -102,7 +102,7 @@ impl Slot {
     }
 }
 
-/// Groups chunks, with at most the rows of one chunk in each group: a queue takes all of a group or none.
+/// Groups chunks so that each group has at most the rows of one full chunk. A queue accepts all of a group or none.
 pub fn groups(handed: Vec<HandedChunk>) -> Vec<Vec<HandedChunk>> {
     let mut groups: Vec<Vec<HandedChunk>> = Vec::new();
     let mut remaining_rows = 0;

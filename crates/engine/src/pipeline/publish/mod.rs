@@ -1,6 +1,6 @@
-//! Publishes outbox rows to the broker, with confirms. Fan-out hands chunks over in memory. Chunks that found no
-//! capacity, or whose holder died, come from the database. Each queue has a loop of its own, so that no queue delays
-//! another.
+//! Publishes outbox rows to the broker, with confirms. Fan-out hands chunks over in memory. Chunks that exceeded the
+//! hand-over's capacity, or whose holder died, come from the database. Each queue has its own loop, so that no queue
+//! delays another.
 
 mod chunks;
 mod confirm;
@@ -27,24 +27,25 @@ use tasks::{PublishTasks, Source};
 pub use chunks::chunks;
 pub use handover::{ChunkReceiver, Handover, QueueCapacity, handover};
 
-/// A chunk waits for room in its queue for this part of its lease; then it goes back, for somebody else.
+/// A chunk waits for capacity in its queue for this fraction of its lease. Then it is released, so that any instance
+/// may claim it.
 const LEASE_DIVISOR: u32 = 4;
-/// Whatever is configured.
+/// Lower bound of the poll interval, whatever is configured.
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
 
-/// Publishes to one queue, all that has been handed over at a time: most chunks are small, and confirms take their
-/// time.
+/// Publishes to one queue. Each round takes all chunks that were handed over since the last one, because most chunks
+/// are small and confirms are slow.
 pub async fn run(engine: Engine, queue: Queue, handed: ChunkReceiver, stop: CancellationToken) {
     let mut handed = handed.lock().await;
     let mut backoff = Backoff::new();
     let chunk_signal = engine.signals.chunks(&queue);
-    // What waits in the database is looked for when something began to wait, when there is room, and at a tick unless
-    // the last look took long.
+    // The database is polled after a signal, after the queue has capacity again, and at a tick. Ticks are skipped while
+    // the idle backoff lasts.
     let (mut polled_version, mut idle_backoff) = (None, IdleBackoff::default());
-    // It is told once, so it is kept until it is heard, whatever happens in between.
+    // The broker reports regained capacity only once, so this future is kept across rounds until it completes.
     let mut capacity = engine.broker.wait_for_capacity(queue.as_str());
     let (mut in_progress, mut handed_over) = (PublishTasks::default(), Vec::new());
-    // Whatever else happens: nobody tells of a lease that has passed.
+    // The tick does not depend on signals, because no signal reports an expired lease.
     let mut tick = interval(engine.config.publish.poll_interval.max(SHORTEST_TICK));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !stop.is_cancelled() {
@@ -97,15 +98,15 @@ pub async fn run(engine: Engine, queue: Queue, handed: ChunkReceiver, stop: Canc
     in_progress.finish().await;
 }
 
-/// Whether it is worth going on at once.
+/// The result of publishing, which decides whether to poll again at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PublishOutcome {
     Done,
-    /// Wait for more. To find it out took so long.
+    /// No chunk waits; wait for a signal. `took` is the duration of the poll.
     NonePending {
         took: Duration,
     },
-    /// Wait for room.
+    /// The queue is full; wait until it has capacity.
     QueueFull,
 }
 
@@ -118,7 +119,7 @@ pub enum PublishError {
 }
 
 impl PublishError {
-    /// Says which of the two is away.
+    /// Records whether the database or the broker is unavailable.
     pub fn record(&self, engine: &Engine, stage: &'static str) {
         match self {
             PublishError::Store(error) => engine.signals.database.record_failure(stage, error),
@@ -127,9 +128,8 @@ impl PublishError {
     }
 }
 
-/// Publishes one chunk of the queue that waits in the database, if there is one. It is claimed although the queue may
-/// be full, and waits for room beside what was handed over: else that, which is there already, would take all the room,
-/// for ever.
+/// Publishes one chunk that waits in the database, if there is one. It is claimed even if the queue is full, and then
+/// waits for capacity. Otherwise chunks that are handed over would always take the capacity first.
 pub async fn publish_pending_chunk(
     engine: &Engine,
     queue: &Queue,
@@ -142,9 +142,9 @@ pub async fn publish_pending_chunk(
     }
 }
 
-/// Chunks of one queue, together. If it has no room, they wait for it, for a part of their lease and not while this
-/// instance stops. Those that could not be published go back and wait in the database; published again, they are
-/// harmless.
+/// Publishes chunks of one queue together. If the queue is full, they wait for capacity for a fraction of their lease,
+/// or until this instance stops. Chunks that could not be published are released and wait in the database. Publishing a
+/// row twice does no harm.
 pub async fn publish(
     engine: &Engine,
     chunks: Vec<Chunk>,
@@ -191,7 +191,8 @@ pub async fn publish(
     }
 }
 
-/// The same, with who publishes them and when: the trace gets it from the receiver, so that nothing is written here.
+/// Stamps the messages with this instance and the current time. The receiver stores the stamp for the trace, so
+/// publishing writes nothing.
 fn stamped(engine: &Engine, messages: &[Message]) -> Vec<Message> {
     let stamp = Stamp { instance: engine.instance.id.0, at_ms: engine.clock.now().as_millisecond() };
     messages.iter().map(|message| Message { stamp: Some(stamp), ..message.clone() }).collect()

@@ -10,20 +10,22 @@ use super::{PublishError, PublishOutcome, publish, publish_pending_chunk};
 use crate::Engine;
 use crate::telemetry::stage_cpu::Timed;
 
-/// How often the confirms of one queue are awaited at the same time, each for all that had been handed over by then.
+/// The maximum number of publish tasks per queue. Each awaits the confirms of all chunks that were handed over by its
+/// start.
 const MAX_PUBLISH_TASKS: usize = 4;
 
 /// Chunks of one queue that are being published.
 #[derive(Debug, Default)]
 pub struct PublishTasks {
     tasks: JoinSet<(Source, Result<PublishOutcome, PublishError>)>,
-    /// How many of them poll the database.
+    /// The number of tasks that poll the database.
     polls: usize,
-    /// Whether the last poll found something, so that several at the same time are worthwhile.
+    /// Whether the last poll found a chunk. Then two polls at the same time are worthwhile.
     found: bool,
 }
 
-/// Where a chunk comes from: handed over, or from the database, with the number of the signal that the poll answers.
+/// Where a chunk comes from: the hand-over, or the database. The number is the version of the signal that caused the
+/// poll.
 #[derive(Debug, Clone, Copy)]
 pub enum Source {
     Handover,
@@ -35,7 +37,8 @@ impl PublishTasks {
         self.tasks.len() < MAX_PUBLISH_TASKS
     }
 
-    /// What waits is older than what comes by hand, and must not starve, nor starve that.
+    /// Chunks in the database are older than those handed over and must not starve. The limit keeps tasks free for
+    /// handed-over chunks.
     pub fn may_poll(&self) -> bool {
         self.polls < if self.found { MAX_PUBLISH_TASKS / 2 } else { 1 }
     }
@@ -57,7 +60,7 @@ impl PublishTasks {
         self.polls += 1;
     }
 
-    /// What became of the next one; never, while there is none.
+    /// Awaits the next finished task. Never returns while no task runs.
     pub async fn next(&mut self) -> (Source, Result<PublishOutcome, PublishError>) {
         let (source, result) = match self.tasks.join_next().await {
             Some(Ok(ended)) => ended,

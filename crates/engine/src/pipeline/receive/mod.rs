@@ -28,7 +28,7 @@ const FORGED: &str = "UNKNOWN_MESSAGE";
 const UNREADABLE: &str = "UNREADABLE_MESSAGE";
 const REFUSED: &str = "RECEIVE_ERROR";
 const DEAD: &str = "DEAD_LETTERED";
-/// How much of an unreadable message is kept for a person to look at.
+/// The maximum length of the excerpt of an unreadable message that is kept for operators.
 const MAX_EXCERPT_CHARS: usize = 2_000;
 
 /// From this rate on a queue counts as busy. Then a batch that is not full begins at the earliest `BUSY_LINGERS`
@@ -36,7 +36,7 @@ const MAX_EXCERPT_CHARS: usize = 2_000;
 const BUSY_PER_SECOND: f64 = 2_000.0;
 const BUSY_LINGERS: u32 = 5;
 
-/// Batches up to this size do not wait until enough outcomes are settled, so that `HIGH` ones do not either.
+/// Batches up to this size do not wait until enough outcomes are settled. So `HIGH` batches do not wait either.
 const SMALL_BATCH: usize = 20;
 
 pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, queue: Queue, stop: CancellationToken) {
@@ -51,8 +51,8 @@ pub async fn run(engine: Engine, in_flight: Arc<InFlightQueue>, queue: Queue, st
     }
 }
 
-/// Consumes until the consumer ends; messages that it still holds go back to the queue. Batches in progress are
-/// finished first, so that the sends that they claimed reach the in-flight queue.
+/// Consumes messages until the consumer ends. Messages that the consumer still holds return to the queue. Batches in
+/// progress are finished first, so that the sends that they claimed reach the in-flight queue.
 async fn consume(
     engine: &Engine,
     in_flight: &Arc<InFlightQueue>,
@@ -104,9 +104,9 @@ impl Pace {
 
     /// How long to gather a batch.
     ///
-    /// With no batch in progress, a message does not wait. Beside another batch it waits a little, because small
-    /// concurrent batches wait for each other: PostgreSQL 77 → 62 µs per notification (decision 0024). On a busy queue
-    /// a larger batch costs so much less per message that waiting longer gets all messages through sooner.
+    /// With no batch in progress, a message does not wait. If another batch is in progress, it waits a little, because
+    /// small concurrent batches wait for each other. PostgreSQL: 77 → 62 µs per notification (decision 0024). On a busy
+    /// queue a larger batch costs so much less per message that a longer wait gets all messages through sooner.
     fn linger(&self, linger: Duration, in_progress: bool, now: Instant) -> Duration {
         if self.per_second >= BUSY_PER_SECOND {
             (linger * BUSY_LINGERS).saturating_sub(now.saturating_duration_since(self.last_batch))
@@ -193,7 +193,7 @@ async fn acknowledge(
     }
 }
 
-/// Writes a batch. Unreadable and unknown messages become dead letters; the other messages go on.
+/// Writes a batch. Unreadable and unknown messages become dead letters; the other messages are received.
 pub async fn receive(
     engine: &Engine,
     in_flight: &InFlightQueue,
@@ -227,8 +227,7 @@ struct Arrived {
     published: Option<PublishStamp>,
 }
 
-/// The stamp of a message, if it is a time that the database accepts. Everybody who may write to a queue can write any
-/// stamp.
+/// The stamp of a message, if the database accepts its time. Any client that may write to a queue can write any stamp.
 fn published(stamp: Stamp) -> Option<PublishStamp> {
     let at = Timestamp::from_millisecond(stamp.at_ms).ok().filter(|at| *at >= Timestamp::UNIX_EPOCH)?;
     Some(PublishStamp { at, by: InstanceId(stamp.instance) })
@@ -319,7 +318,7 @@ async fn receive_batch(
     Ok(written.unknown)
 }
 
-/// Records the latency until each row was received. What is sent by being received also counts as sent.
+/// Records the latency until each row was received. Messages of channels that are sent on receipt also count as sent.
 fn record_new(engine: &Engine, new: &[NewSend]) {
     let now = engine.clock.now();
     let mut sent: PerChannel<u64> = PerChannel::default();

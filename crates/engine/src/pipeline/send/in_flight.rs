@@ -36,7 +36,7 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// Records that the outcome is written: the claim has one send less.
+    /// Records that the outcome is written: the claim has one unsettled send less.
     pub fn settled(mut self) {
         self.claim_guard.settled = true;
     }
@@ -63,7 +63,7 @@ fn open(claims: &OpenClaims) -> MutexGuard<'_, HashMap<ClaimId, OpenClaim>> {
 }
 
 /// One send's part in its claim. If it is dropped before it is settled, for example by a panic, the whole claim is left
-/// to recovery. It is then neither held here nor taken for finished.
+/// to recovery. This process then neither holds the claim nor treats it as finished.
 #[derive(Debug)]
 struct ClaimGuard {
     claims: OpenClaims,
@@ -168,9 +168,10 @@ impl Lane {
 /// How many sends of a channel may be claimed and not settled; more wait in the database. It is enough to keep every
 /// attempt busy, and few enough that leases do not expire while sends wait.
 ///
-/// When an instance dies, all of its claimed sends are in doubt and count as tried, even those that had not begun. So
-/// the number is small for real providers. If doubts are held for a person, only sends that can begin are claimed.
-/// `capture` stores a message together with its outcome, so it knows no doubts and may claim many.
+/// When an instance dies, all of its claimed sends are in doubt and count as tried, even if their attempts had not
+/// begun. So the number is small for real providers. If sends in doubt are held for an operator, only sends that can
+/// begin are claimed. `capture` stores a message together with its outcome, so its sends are never in doubt and it may
+/// claim many.
 fn max_claimed(engine: &Engine, channel: Channel) -> usize {
     let SendConfig { concurrency, policy, .. } = engine.config.send.get(channel);
     let captures = engine.providers.get(channel).is_none_or(|chain| chain.captures());
@@ -179,7 +180,7 @@ fn max_claimed(engine: &Engine, channel: Channel) -> usize {
         OnDoubt::Resend => 8,
         OnDoubt::Hold => 1,
     };
-    // With a rate limit, at most a quarter of a lease's worth of sends: the others would wait here until the lease
+    // With a rate limit, at most a quarter of the sends that fit into a lease. More would wait here until the lease
     // ends.
     let per_second = engine.providers.get(channel).and_then(|chain| chain.per_second());
     let paced = per_second.map_or(f64::INFINITY, |rate| rate * engine.config.lease.as_secs_f64() / 4.0);

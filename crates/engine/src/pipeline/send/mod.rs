@@ -93,9 +93,9 @@ impl Stage<'_> {
         }
     }
 
-    /// Loads the contents of a batch. Without a database the sends are released. If the database refuses the query, one
-    /// recipient or event cannot be read, for example through a faulty view. Then each message is loaded alone, and
-    /// only the faulty ones fail.
+    /// Loads the contents of a batch. If the database is unavailable, the sends are released. If it refuses the query,
+    /// one recipient or event cannot be read, for example because of a faulty view. Then each message is loaded alone,
+    /// and only the faulty ones fail.
     async fn with_contents(&self, batch: Vec<Claimed>) -> Vec<(Claimed, Arc<Contents>)> {
         let mut found = Vec::with_capacity(batch.len());
         let mut batches = vec![batch];
@@ -130,7 +130,7 @@ impl Stage<'_> {
     }
 
     /// Starts attempts. A message is taken only when its attempt can begin, so that an urgent one may overtake it until
-    /// then. Each attempt is a task of its own, so that a panic in a provider affects no other.
+    /// then. Each attempt is a separate task, so that a panic in a provider affects no other attempt.
     async fn begin(
         &self,
         concurrency: &Arc<Semaphore>,
@@ -195,12 +195,12 @@ async fn attempt(
 
 const RETRY_AFTER_OUTAGE: Duration = Duration::from_secs(1);
 
-/// Whether another recipient's send to the same address decides this one. Several people read the channel behind a
-/// webhook, so an event is sent there once, by the send that claims the address first. The others wait in the database
-/// and share its outcome.
+/// Whether another recipient's send to the same address decides this one. Several recipients may share an address, such
+/// as a Slack webhook. So an event is sent there once, by the send that claims the address first. The others wait in
+/// the database and share its outcome.
 async fn sent_by_other(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<Option<Outcome>, StoreError> {
     const REPOLL_DELAY: Duration = Duration::from_millis(500);
-    /// Longer than the first delay, because the other send is waiting itself.
+    /// Longer than the first delay, because the other send is waiting as well.
     const LATER_REPOLL_DELAY: Duration = Duration::from_secs(2);
     if !job.key.channel.facts().once_per_address || chain.captures() || job.address.is_empty() {
         return Ok(None);
@@ -335,7 +335,7 @@ pub async fn claim_due(
         return Ok(Next::After(wait.max(WAIT_FOR_PERMIT)));
     }
     let _ = timeout(WAIT_FOR_PERMIT, in_flight.wait_for_permit(channel)).await;
-    // Something is due, so this is not put off until the next poll.
+    // A send is due, so the next claim does not wait for the next poll.
     let Some(permits) = in_flight.reserve_up_to(channel, MAX_CLAIM) else { return Ok(Next::More) };
     let lease_deadline = LeaseDeadline::after(engine.config.lease);
     let limit = permits.num_permits();

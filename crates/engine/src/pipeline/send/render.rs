@@ -24,7 +24,7 @@ pub struct Contents {
     too_slow: Mutex<HashMap<EventId, String>>,
 }
 
-/// The contents beside title and body.
+/// The contents of a message other than its title and body.
 #[derive(Debug, Default)]
 pub struct Written {
     pub html: Option<String>,
@@ -65,8 +65,8 @@ impl Contents {
     }
 
     /// Renders the HTML or the link, if the channel has one. The result is empty if the template has neither, or if the
-    /// recipient or the event no longer exists. Such a message goes out as its row has it. An error names the template,
-    /// line and variable.
+    /// recipient or the event no longer exists. Such a message is sent with the content of its row. An error names the
+    /// template, line and variable.
     pub async fn write(&self, job: &SendJob, renderings: &Renderings) -> Result<Written, String> {
         let facts = job.key.channel.facts();
         if !facts.html && !facts.link {

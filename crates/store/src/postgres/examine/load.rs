@@ -7,7 +7,8 @@ use campanile_domain::finding::Finding;
 use super::Session;
 use crate::examine::{self, human_duration, not_checked};
 
-/// A transaction that is open for longer keeps dead rows from being vacuumed, and queues slow down.
+/// A transaction that is open for longer than this is reported. It keeps dead rows from being vacuumed, and queues slow
+/// down.
 pub(super) const OLD: Duration = Duration::from_mins(5);
 
 const OPEN: &str = "
@@ -25,7 +26,7 @@ const OPEN: &str = "
     WHERE database = current_database() AND clock_timestamp() - prepared > make_interval(secs => $1)
     ORDER BY seconds DESC LIMIT 5";
 
-/// The oldest event of each lane, so that the index answers.
+/// Reads the oldest event of each lane, so that the query can use the index.
 const OLDEST: &str = "
     SELECT extract(epoch FROM campanile.now() - min(oldest.created_at))::float8
     FROM generate_series(0, 2) lane (n), LATERAL (

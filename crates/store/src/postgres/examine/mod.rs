@@ -1,5 +1,5 @@
-//! `doctor` for PostgreSQL: examines the database without changing it. Each check is a transaction with timeouts,
-//! read-only but for the one that tests writing. A check that fails does not keep the others from running.
+//! `doctor` for PostgreSQL: examines the database without changing it. Each check is a transaction with timeouts. All
+//! are read-only, except for the one that tests writing. If a check fails, the others still run.
 
 mod grants;
 mod load;
@@ -20,7 +20,7 @@ use super::{Params, Postgres, PostgresConfig, statement};
 use crate::examine::{CHECK_TIMEOUT, Examined, Identity, human_duration, not_checked};
 use crate::{StoreError, identity};
 
-/// The time to connect: names, every address, encryption, password.
+/// The time limit for connecting: name resolution, all addresses, encryption and password.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const CLOCK_DIFFERS: Duration = Duration::from_secs(1);
 const CLOCK_IS_WRONG: Duration = Duration::from_secs(30);
@@ -102,7 +102,7 @@ impl Session {
         Ok((Session { client, server }, answers))
     }
 
-    /// Runs one check. It waits neither for a lock nor for a slow answer.
+    /// Runs one check. Timeouts limit how long it waits for locks and for the answer.
     async fn ask(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, String> {
         self.run(sql, params, true).await.map_err(|Failed { why, .. }| why)
     }
@@ -243,8 +243,8 @@ fn encryption(tls: &str, remote: bool) -> Finding {
     }
 }
 
-/// Compares the clocks. `before` and `after` are our times around the query, so the time on the network is not taken
-/// for a difference.
+/// Compares the clocks. `before` and `after` are this machine's times around the query, so that network time does not
+/// count as a difference.
 fn clock(before: Timestamp, at: Timestamp, after: Timestamp) -> Finding {
     const SUBJECT: &str = "clock";
     let difference = if at < before {

@@ -1,5 +1,5 @@
-//! Checks that the tables match this release. It also finds out whether the recipients are Campanile's own table or
-//! belong to the business.
+//! Checks that the tables match this release. It also finds out whether the recipients are Campanile's own table or a
+//! view of the business.
 
 use campanile_domain::finding::Finding;
 
@@ -11,7 +11,7 @@ use crate::{RowFilter, Table};
 
 const SUBJECT: &str = "tables";
 
-/// Reads the catalogue, which everybody may read. Naming a table without a right to it is an error.
+/// Reads the catalogue, which every user may read. Naming a table without a privilege on it is an error.
 const FACTS: &str = "
     SELECT c.oid IS NOT NULL AS there,
            coalesce(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'), false) AS readable,
@@ -24,7 +24,7 @@ const FACTS: &str = "
     LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'schema_history'";
 
 impl Session {
-    /// Also answers whether there are tables to examine.
+    /// Returns the finding, and whether there are tables to examine.
     pub(super) async fn schema(&mut self) -> (Finding, bool) {
         let rows = match self.ask(FACTS, &[]).await {
             Ok(rows) => rows,
@@ -90,7 +90,7 @@ impl Session {
         if table {
             return Finding::ok(SUBJECT, "stored in the table campanile.recipient");
         }
-        // A column of another type, or a missing table behind the view, shows only in use.
+        // A wrong column type, or a missing table behind the view, causes an error only when the view is read.
         let (sql, _) = listing(Table::Recipients.description(), &RowFilter::default());
         match self.ask(&sql, &[&1_i64]).await {
             Ok(_) => Finding::ok(

@@ -14,7 +14,7 @@ const WRITE: &str = "UPDATE campanile.instance SET started_at = started_at
     WHERE id = (SELECT id FROM campanile.instance ORDER BY id DESC LIMIT 1 FOR UPDATE SKIP LOCKED)";
 
 impl Session {
-    /// For a database without tables, which can only be asked whether it is read-only.
+    /// Checks a database without tables. It can only be asked whether it is read-only.
     pub(super) async fn writable(&mut self) -> Option<Finding> {
         let rows = self.ask(READ_ONLY, &[]).await.ok()?;
         let read_only = rows.first().is_some_and(|row| row.get(0));

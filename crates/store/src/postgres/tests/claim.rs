@@ -56,7 +56,7 @@ async fn an_event_that_was_thought_to_be_new_and_is_not_goes_through_alone() {
     fixture.accept(&[event("a"), event("b"), event("c")]).await;
     let claim = fixture.try_claim(NEW_EVENTS).await.unwrap();
     let seqs: Vec<EventSeq> = claim.events().iter().map(|claimed| claimed.seq).collect();
-    // Nothing remembers the first, but its row is there; somebody remembers the second, which failed.
+    // The first event is not remembered, but its row exists. The second event is remembered as failed.
     fixture
         .execute(
             "INSERT INTO outbox (notification_id, channel, event_id, recipient_type, recipient_id,
@@ -183,7 +183,7 @@ async fn statements_that_ddl_made_useless_are_made_anew() {
         trace().await.unwrap();
     }
     fixture.execute("ALTER TABLE captured_message ALTER COLUMN title TYPE varchar(500)").await;
-    // Every connection that had prepared it may fail once.
+    // Each connection that had prepared the statement may fail once.
     let answers = [trace().await, trace().await, trace().await];
     assert!(answers.iter().any(Result::is_err), "the plan was not useless: {answers:?}");
     assert!(answers[2].is_ok(), "{answers:?}");
@@ -193,7 +193,7 @@ async fn statements_that_ddl_made_useless_are_made_anew() {
 async fn a_retry_takes_the_place_that_another_message_left_in_the_queue() {
     let fixture = fixture().await;
     let job = fixture.sending("a", Channel::Email).await;
-    // As a message leaves it that two instances received at once.
+    // Creates the state after two instances received the same message at once.
     fixture.execute("INSERT INTO send_due SELECT channel, 1, now(), notification_id FROM send").await;
     let at = fixture.store.now().await.unwrap();
     let lost = fixture.settle(vec![outcome(&job, SendState::Due { at })]).await;
@@ -202,12 +202,12 @@ async fn a_retry_takes_the_place_that_another_message_left_in_the_queue() {
     assert_eq!(again.iter().map(|job| job.attempt).collect::<Vec<_>>(), [2]);
 }
 
-/// More than were asked for would have no place, and nobody would send them until their lease has passed.
+/// Sends beyond the limit would have no permit, and would wait until their lease has expired.
 #[tokio::test]
 async fn no_more_due_sends_are_claimed_than_asked_for_whatever_the_planner_believes() {
     let fixture = fixture().await;
     fixture.waiting("first", Channel::Sms, Priority::Normal).await;
-    // From now on it takes the table for one with a single row.
+    // From now on the planner assumes that the table has one row.
     fixture.execute("ANALYZE campanile.send_due").await;
     for n in 0..40 {
         fixture.waiting(&format!("evt-{n}"), Channel::Sms, Priority::Normal).await;
@@ -216,7 +216,7 @@ async fn no_more_due_sends_are_claimed_than_asked_for_whatever_the_planner_belie
     assert_eq!(fixture.claim_due(Channel::Sms, 100).await.len(), 34);
 }
 
-/// Of one notification two instances receive a channel each, at the same moment.
+/// Two instances receive one notification at the same moment, for one channel each.
 #[tokio::test]
 async fn a_notification_that_somebody_else_is_just_writing_is_waited_for_and_found() {
     let database = Database::new().await;

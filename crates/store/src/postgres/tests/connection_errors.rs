@@ -56,8 +56,7 @@ async fn a_user_who_is_not_there_is_named() {
     assert!(error.contains("can't be used") && error.contains("no_such_user"), "{error}");
 }
 
-/// The server of the tests may trust everybody, so one that does not is played: it asks for the password, and refuses
-/// it.
+/// The test server may accept any password. So a fake server asks for the password and refuses it.
 #[tokio::test]
 async fn a_wrong_password_is_said_to_be_wrong() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

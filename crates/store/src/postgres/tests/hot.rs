@@ -10,8 +10,8 @@ use super::{LEASE, QUEUE, event, fixture, received, rows};
 use crate::conformance::Fixture;
 use crate::{Capture, InstanceId, SendJob, Settlement};
 
-/// Updates of a table, and how many of them were HOT, when so many are known of. Servers tell at the latest when a
-/// connection ends, so the store is given up.
+/// Waits until `expected` updates of a table are counted. Returns how many of them were HOT. Servers report their
+/// counts at the latest when a connection ends, so the store is dropped.
 async fn updates(fixture: Fixture, table: &str, expected: i64) -> i64 {
     let Fixture { store, test_database } = fixture;
     drop(store);

@@ -1,5 +1,5 @@
-//! Tests queues beside a transaction that stays open for a long time, such as a backup. Meanwhile PostgreSQL cannot
-//! remove anything, and a queue keeps all rows that were ever taken from it.
+//! Tests queues beside a transaction that stays open for a long time, such as a backup. Meanwhile PostgreSQL can't
+//! remove anything, and a queue keeps all rows that were ever claimed from it.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::postgres::statement;
 use crate::postgres::test_database::Database;
 
 const NEW_EVENTS: Claim = Claim::New { limit: 10 };
-/// Events that were there, each of which takes more than an eighth of a page.
+/// The number of events that were claimed before. Each takes more than an eighth of a page.
 const CLAIMED_EVENTS: i64 = 2_000;
 
-/// From the start on a claim touches at least so many pages: those of each of them.
+/// The minimum number of pages that a full scan reads: the pages of all claimed events.
 const FULL_SCAN_BLOCKS: i64 = CLAIMED_EVENTS / 8;
 
-/// Claims one right behind the other, so that few of them look from the start on again.
+/// The number of claims in quick succession, so that few of them are full scans.
 const CLAIMS: i64 = 10;
 
-/// Pages that claims of new events have touched by now. The statement is found by its first line.
+/// Selects the number of pages that claims of new events have read so far. The statement is found by its first line.
 fn blocks_read_sql() -> String {
     let first_line = statement::CLAIM_NEW.lines().next().unwrap_or_default();
     format!(

@@ -47,7 +47,7 @@ fn event(id: &str) -> NewEvent {
     .unwrap()
 }
 
-/// An e-mail to each of so many customers.
+/// An e-mail row for each of this many customers.
 fn rows(event_id: &str, customers: usize) -> Vec<OutboxRow> {
     let row = |n: usize| OutboxRow {
         key: SendKey { notification_id: NotificationId::generate(), channel: Channel::Email },

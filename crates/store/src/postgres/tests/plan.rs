@@ -12,8 +12,8 @@ use crate::postgres::test_database::Database;
 use crate::postgres::{connect, row, statement, trace};
 use crate::{RowFilter, Table};
 
-/// Scans that are meant, though they go through all that an index or a table has. Each is a statement, the index or the
-/// table, and why.
+/// Scans that are intended, although they read a whole index or table. Each is a statement, the index or table, and the
+/// reason.
 const EXPECTED_SCANS: &[(&str, &str, &str)] = &[
     ("retain/begin_horizon", "event_outbox_pkey", "from the beginning, up to a thousand"),
     ("fan_out/claim_continuing", "event_outbox_continuing", "a queue: the index has only what has begun"),
@@ -25,10 +25,10 @@ const EXPECTED_SCANS: &[(&str, &str, &str)] = &[
     ("rule/rule_version", "rule_version", "it has one row"),
 ];
 
-/// Listings walk the key from its beginning, and stop at their limit.
+/// Names of listings begin with this. Listings read the key from its beginning and stop at their limit.
 const LISTED_IN_KEY_ORDER: &str = "list ";
 
-/// Sorts that are meant, of what was read from tables: it is little.
+/// Sorts that are intended, because they sort few rows.
 const EXPECTED_SORTS: &[(&str, &str)] = &[
     ("fan_out/claim_continuing", "large events that are under way: few, and they take turns"),
     ("event/open_events", "large events that are under way: few"),
@@ -37,7 +37,7 @@ const EXPECTED_SORTS: &[(&str, &str)] = &[
     ("more members", "people of one entity"),
 ];
 
-/// The index that each of these relies on.
+/// The index that each of these statements must use.
 const INDEXES: &[(&str, &str)] = &[
     ("fan_out/claim_new", "event_outbox_new"),
     ("fan_out/claim_continuing", "event_outbox_continuing"),
@@ -75,7 +75,7 @@ const INDEXES: &[(&str, &str)] = &[
     ("outbox/confirm_rows", "outbox_pkey"),
 ];
 
-/// Every statement with its name: those of files, and those that are made from the descriptions of tables.
+/// Every statement with its name, from files and from the descriptions of tables.
 fn statements() -> Vec<(String, String)> {
     let mut all: Vec<_> =
         statement::ALL.iter().map(|(name, sql)| ((*name).to_owned(), (*sql).to_owned())).collect();
@@ -96,7 +96,7 @@ fn statements() -> Vec<(String, String)> {
     all
 }
 
-/// Every search for events, with the index that it has to use.
+/// Every search for events, with the index that it must use.
 fn searches() -> Vec<(String, String, &'static str)> {
     let mut all = Vec::new();
     for status in [None, Some(Pending), Some(Published), Some(Processed), Some(Failed), Some(Cancelled)] {
@@ -122,7 +122,7 @@ fn listing(table: Table, by: &[&'static str], goes_on: bool) -> String {
     row::listing(table.description(), &RowFilter { columns, after, limit: 1 }).0
 }
 
-/// A session as the pool makes them.
+/// Opens a session like those of the pool.
 async fn session(database: &Database) -> Client {
     let client = database.connect().await;
     client.batch_execute("RESET search_path").await.unwrap();
@@ -140,7 +140,7 @@ async fn plan(client: &Client, sql: &str) -> Value {
     explained.get::<_, Value>(0)[0]["Plan"].clone()
 }
 
-/// By name, the first column of each index.
+/// The first column of each index, by the index's name.
 async fn first_columns(client: &Client) -> HashMap<String, String> {
     let sql = "SELECT c.relname, pg_get_indexdef(c.oid, 1, true) FROM pg_class c
                WHERE c.relkind = 'i' AND c.relnamespace = 'campanile'::regnamespace";
@@ -155,7 +155,7 @@ fn children(node: &Value) -> impl Iterator<Item = &Value> {
     node["Plans"].as_array().into_iter().flatten()
 }
 
-/// The node and all below it.
+/// The node and all its descendants.
 fn nodes(node: &Value) -> Vec<&Value> {
     let mut all = vec![node];
     all.extend(children(node).flat_map(nodes));
@@ -166,17 +166,17 @@ fn input(node: &Value) -> Option<&Value> {
     children(node).find(|child| ["Outer", "Subquery"].contains(&text(child, "Parent Relationship")))
 }
 
-/// Whether what feeds a node is little: rows of the call, what those lead to, or what a limit cut.
+/// Whether a node has few input rows: rows of the call, rows found by those, or rows within a limit.
 fn is_small(node: &Value) -> bool {
     is_per_call(node) || text(node, "Node Type") == "Limit" || input(node).is_some_and(is_small)
 }
 
-/// Rows that came with the call, or from a part of the statement that such rows feed.
+/// Whether the rows come from the call, or from a part of the statement that the call's rows feed.
 fn is_per_call(node: &Value) -> bool {
     ["Function Scan", "CTE Scan", "Result", "ProjectSet"].contains(&text(node, "Node Type"))
 }
 
-/// Whether a condition names the column, not one of another table by that name.
+/// Whether a condition names this column, and not a column of the same name in another table.
 fn names(condition: &str, column: &str) -> bool {
     let word = |c: char| c.is_alphanumeric() || c == '_';
     condition.match_indices(column).any(|(start, _)| {
@@ -202,7 +202,7 @@ impl Plans {
         Plans { plans, first_columns: first_columns(&client).await }
     }
 
-    /// What nobody meant.
+    /// The parts of the plans that are not intended.
     fn objections(&self) -> Vec<String> {
         let all = self.plans.iter().flat_map(|(name, plan)| nodes(plan).into_iter().map(move |n| (name, n)));
         all.filter_map(|(name, node)| self.objection(name, node).map(|o| format!("{name}: {o}"))).collect()
@@ -229,7 +229,7 @@ impl Plans {
             }
             "Nested Loop" => {
                 let inner = children(node).find(|child| text(child, "Parent Relationship") == "Inner")?;
-                // What is kept of one look into an index is little.
+                // The stored result of one index lookup is small.
                 let kept_whole = text(inner, "Node Type") == "Materialize"
                     && nodes(inner).iter().all(|node| text(node, "Index Cond").is_empty());
                 let again = is_per_call(inner) || kept_whole;
@@ -246,19 +246,19 @@ impl Plans {
     }
 }
 
-/// Parts of statements that have at most one row.
+/// Parts of statements that return at most one row.
 const ONE_ROW: &[&str] = &["claimed"];
 
 fn is_expected_scan(name: &str, what: &str) -> bool {
     EXPECTED_SCANS.iter().any(|(statement, meant, _)| *statement == name && *meant == what)
 }
 
-/// A function of what the outer row has, such as the elements of its array: nothing is read twice.
+/// Whether the node is a function of the outer row, such as the elements of its array. Nothing is read twice then.
 fn of_the_outer_row(node: &Value) -> bool {
     text(node, "Function Name").starts_with("json_array_elements")
 }
 
-/// With so many rows in every table, and statistics of them.
+/// Creates a database with this many rows in every table, and with statistics.
 async fn grown(rows: usize) -> Database {
     let database = Database::new().await;
     let client = database.connect().await;
@@ -310,7 +310,7 @@ async fn no_statement_goes_through_a_large_table_whose_statistics_are_known() {
     check_indexes(&plans);
 }
 
-/// What the planner learns of tables that are small it believes until they are looked at again.
+/// The planner uses the statistics of a small table until the table is analysed again.
 #[tokio::test]
 async fn no_statement_goes_through_a_table_that_was_small_when_it_was_analysed() {
     let plans = Plans::of(&grown(20).await).await;
@@ -318,7 +318,7 @@ async fn no_statement_goes_through_a_table_that_was_small_when_it_was_analysed()
     check_indexes(&plans);
 }
 
-/// With a backlog almost every event is open and every row in a chunk, and few rows seem to be lost.
+/// With a backlog, almost every event is open, every row is in a chunk, and few rows seem to be lost.
 #[tokio::test]
 async fn no_statement_goes_through_a_backlog() {
     let database = Database::new().await;

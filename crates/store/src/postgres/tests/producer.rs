@@ -52,7 +52,7 @@ async fn refuses(client: &Client, sql: &str) {
     assert_eq!(code(client, sql).await, Some(SqlState::INSUFFICIENT_PRIVILEGE), "{sql}");
 }
 
-/// Of a view it may also be said that it can't be done at all.
+/// A refused write to a view may also be reported as impossible.
 fn is_refusal(code: &SqlState) -> bool {
     [
         SqlState::INSUFFICIENT_PRIVILEGE,
@@ -111,7 +111,7 @@ async fn emit_knows_an_id_whose_event_is_long_gone() {
     assert!(!is_new(&client, EMIT).await);
 }
 
-/// Somebody who listens, and what they hear.
+/// A client that listens, and the payloads that it receives.
 async fn listening(database: &Database) -> (Client, UnboundedReceiver<String>) {
     let (listener, mut connection) = tokio_postgres::connect(&database.url, NoTls).await.unwrap();
     let (sender, notifications) = tokio::sync::mpsc::unbounded_channel();

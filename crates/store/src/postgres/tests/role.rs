@@ -12,9 +12,9 @@ use crate::postgres::test_database::Database;
 #[derive(Debug)]
 pub struct Role {
     pub name: String,
-    /// To connect as this role.
+    /// The URL to connect as this role.
     pub url: String,
-    /// To connect as whoever may drop it.
+    /// The URL of a user who may drop the role.
     admin: String,
 }
 
@@ -44,7 +44,7 @@ impl Role {
 impl Drop for Role {
     fn drop(&mut self) {
         let (admin, name) = (self.admin.clone(), self.name.clone());
-        // A runtime of its own: the one of the test must not be blocked.
+        // Uses its own runtime, because the runtime of the test must not be blocked.
         let dropped = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {

@@ -20,7 +20,7 @@ fn ca_file() -> PathBuf {
     PathBuf::from(file)
 }
 
-/// By the host's name, for which the certificate is.
+/// Connects by the host name for which the certificate was issued.
 fn config(database: &Database, options: &str, ca_file: Option<PathBuf>) -> PostgresConfig {
     let url = database.url.replace("@127.0.0.1:", "@localhost:");
     PostgresConfig { url: format!("{url}{options}"), direct_url: String::new(), ca_file, max_connections: 4 }

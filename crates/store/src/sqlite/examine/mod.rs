@@ -88,7 +88,7 @@ fn unusable(path: &Path, why: &str) -> Finding {
     )
 }
 
-/// A file that no process has open has no log beside it. Opening it as immutable leaves none behind.
+/// A file that no process has open has no log beside it. Opening it as immutable creates none.
 fn open(path: &Path) -> Result<Connection, rusqlite::Error> {
     let log = PathBuf::from(format!("{}-wal", path.display()));
     let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -100,13 +100,13 @@ fn open(path: &Path) -> Result<Connection, rusqlite::Error> {
         Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)?
     };
     connection.busy_timeout(CHECK_TIMEOUT)?;
-    // The file is read only from here on.
+    // SQLite reads the file only when a statement runs.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     Ok(connection)
 }
 
-/// Checks that only the owner may read the file, because it holds addresses. In a folder that nobody else may enter,
-/// the permissions of the file do not matter.
+/// Checks that only the owner may read the file, because it holds addresses. If no other user may enter the folder, the
+/// permissions of the file do not matter.
 fn readable_by_others(path: &Path, folder: &Path, mode: u32) -> Option<Finding> {
     let of_others = |mode: u32| mode & 0o077 != 0;
     let open = folder.metadata().is_ok_and(|folder| of_others(folder.permissions().mode()));
@@ -125,7 +125,7 @@ fn disk(folder: &Path) -> Option<Finding> {
     Some(free_space(disk.f_bavail * disk.f_frsize, there))
 }
 
-/// The nearest existing folder: a folder that is made later will lie on its disk.
+/// The nearest existing folder. A folder that is created later will be on the same disk.
 fn nearest_existing(folder: &Path) -> Option<&Path> {
     let mut ancestors = folder.ancestors().filter(|folder| folder.exists());
     // A relative path ends in the current folder.
@@ -148,8 +148,8 @@ fn free_space(free_bytes: u64, folder: &Path) -> Finding {
     }
 }
 
-/// The holder of the lock, as the operating system lists it. Taking the lock, even for a moment, would keep an instance
-/// from starting.
+/// The holder of the lock, as the operating system lists it. If this took the lock, even for a moment, no instance
+/// could start meanwhile.
 fn instance(folder: &Path) -> Finding {
     const SUBJECT: &str = "instance";
     let locked = [lock::lock_file(folder), folder.to_owned()];
@@ -165,8 +165,8 @@ fn instance(folder: &Path) -> Finding {
     }
 }
 
-/// Lines are `1: FLOCK  ADVISORY  WRITE 4711 fe:01:123456 0 EOF`; the device differs on some file systems from what a
-/// file says.
+/// Lines look like `1: FLOCK  ADVISORY  WRITE 4711 fe:01:123456 0 EOF`. On some file systems the device differs from
+/// the one in the file's metadata.
 fn holder(locks: &str, inode: u64) -> Option<u32> {
     let of_this = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();

@@ -1,5 +1,5 @@
-//! Checks that the disk accepts writes, with a file beside the database: a write into the database would block a
-//! running instance.
+//! Checks that the disk accepts writes. It uses a file beside the database, because a write into the database would
+//! block a running instance.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use campanile_domain::finding::Finding;
 use rustix::fs::Access;
 
 const SUBJECT: &str = "writes";
-/// More than fits into the last block of a full disk.
+/// More bytes than fit into the last block of a full disk.
 const PROBE_BYTES: usize = 64 * 1024;
 
-/// `folder` is where the file lies, or where its folder would be made.
+/// `folder` contains the file, or is where the file's folder would be created.
 pub(super) fn writes(path: &Path, folder: &Path) -> Finding {
     let log = |end: &str| PathBuf::from(format!("{}{end}", path.display()));
     let files = [path.to_owned(), log("-wal"), log("-shm"), folder.join("campanile.lock")];
@@ -29,7 +29,7 @@ pub(super) fn writes(path: &Path, folder: &Path) -> Finding {
     }
 }
 
-/// The file is unlinked before it is written, so nothing is left behind whenever this ends.
+/// Writes a file that is unlinked first, so that nothing is left even if the process dies.
 fn probe_write(folder: &Path) -> io::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let path = folder.join(format!(".campanile-doctor-{}-{now}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Rows that somebody damaged by hand, in ways that only SQLite stores. They can be looked at all the same.
+//! Tests that rows can be shown although a user damaged them by hand, in ways that only SQLite stores.
 
 use campanile_domain::id::EventId;
 use serde_json::json;

@@ -58,7 +58,7 @@ fn files_are_their_owners_in_a_folder_that_is_open_to_all() {
     }
 }
 
-/// As `.cargo/config.toml` asks for. Connections that share their pages wait for each other.
+/// `.cargo/config.toml` sets these options. Connections that share a page cache wait for each other.
 #[test]
 fn sqlite_is_compiled_without_what_all_connections_share() {
     let folder = Folder::new();

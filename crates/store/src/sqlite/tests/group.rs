@@ -12,7 +12,7 @@ use crate::sqlite::session::Session;
 use crate::sqlite::{READERS, Sqlite};
 use crate::{Acceptance, EventFilter, EventStore, StoreError, TraceStore};
 
-/// Keeps the writing thread busy until the sender is dropped: what is asked for meanwhile becomes one group.
+/// Keeps the writing thread busy until the sender is dropped. Writes that are requested meanwhile become one group.
 async fn block_writer(store: &Sqlite) -> (Sender<()>, JoinHandle<Result<(), StoreError>>) {
     let (release, unblock) = mpsc::channel::<()>();
     let store = store.clone();
@@ -33,7 +33,7 @@ fn cancel(connection: &Connection, id: &str, reason: &str) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Each of these writes a row of its own; answers who was told that it is written.
+/// Writes one row per caller. Returns the result of each write.
 async fn write_together(
     store: &Sqlite,
     reasons: Vec<String>,

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::Sqlite;
 
-/// A folder of its own, which is deleted with this.
+/// A folder for one test. It is deleted together with this value.
 struct Folder(TempDir);
 
 impl Folder {
@@ -38,7 +38,7 @@ impl Folder {
         Sqlite::open(&self.database()).unwrap()
     }
 
-    /// As another process sees the file.
+    /// Opens the file as another process would.
     fn connect(&self) -> Connection {
         Connection::open(self.database()).unwrap()
     }

@@ -8,7 +8,7 @@ use super::{Folder, count};
 use crate::sqlite::{row, statement, trace};
 use crate::{RowFilter, Table};
 
-/// Scans that are meant. Each is a statement, the beginning of a line of its plan, and why.
+/// Scans that are intended. Each is a statement, the beginning of a line of its plan, and the reason.
 const EXPECTED_SCANS: &[(&str, &str, &str)] = &[
     ("retain/begin_horizon", "SCAN event_outbox", "the first thousand of its key"),
     ("retain/begin_horizon", "SCAN first", "these"),
@@ -43,10 +43,10 @@ const EXPECTED_SCANS: &[(&str, &str, &str)] = &[
     ("trace/trace_page_end", "SCAN (subquery-1)", "a page of users"),
 ];
 
-/// Listings walk the key from its beginning, and stop at their limit.
+/// Names of listings begin with this. Listings read the key from its beginning and stop at their limit.
 const LISTED_IN_KEY_ORDER: &str = "list ";
 
-/// Sorts that are meant: what is sorted is little.
+/// Sorts that are intended, because they sort few rows.
 const EXPECTED_SORTS: &[(&str, &str)] = &[
     ("fan_out/claim_by_ids", "the events that the caller named"),
     ("fan_out/claim_continuing", "large events that are under way: few, and they take turns"),
@@ -58,7 +58,7 @@ const EXPECTED_SORTS: &[(&str, &str)] = &[
     ("event/open_events", "a page of events, and large ones that are under way"),
 ];
 
-/// Every statement with its name: those of files, and those that are made from the descriptions of tables.
+/// Every statement with its name, from files and from the descriptions of tables.
 fn statements() -> Vec<(String, String)> {
     let mut all: Vec<_> =
         statement::ALL.iter().map(|(name, sql)| ((*name).to_owned(), (*sql).to_owned())).collect();
@@ -79,7 +79,7 @@ fn statements() -> Vec<(String, String)> {
     all
 }
 
-/// Every search for events, with the index that it has to use.
+/// Every search for events, with the index that it must use.
 fn searches() -> Vec<(String, String, &'static str)> {
     let mut all = Vec::new();
     for status in [None, Some(Pending), Some(Published), Some(Processed), Some(Failed), Some(Cancelled)] {
@@ -115,7 +115,7 @@ fn plan(connection: &Connection, sql: &str) -> Vec<String> {
     lines
 }
 
-/// What a plan does that nobody meant.
+/// The parts of a plan that are not intended.
 fn objections(name: &str, plan: &[String]) -> Vec<String> {
     let scan = |line: &&String| {
         line.starts_with("SCAN ") && !line.contains("VIRTUAL TABLE") && !line.starts_with("SCAN CONSTANT ROW")
@@ -220,8 +220,8 @@ fn every_exception_is_still_needed() {
     }
 }
 
-/// The checks of the tables are always on, so they must cost little: SQLite builds a b-tree at each execution for a
-/// list of more than two values.
+/// The tables' checks run for every written row, so they must be cheap. For a list of more than two values, SQLite
+/// builds a b-tree at each execution.
 #[test]
 fn no_check_of_a_written_row_builds_a_b_tree() {
     let folder = Folder::new();

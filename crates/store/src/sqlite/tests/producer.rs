@@ -145,7 +145,7 @@ async fn an_event_that_can_not_be_read_fails_alone() {
     .unwrap();
     insert(&producer, &[("event_id", "'broken cursor'"), ("fan_out_cursor", "'nonsense'")]).unwrap();
     insert(&producer, &[("event_id", "'after'")]).unwrap();
-    // In both, the first one can't be read.
+    // For both claims, the first event can't be read.
     for claim in [Claim::Continuing { after: EventSeq::default() }, Claim::New { limit: 1 }] {
         let claim = store.claim_events(claim).await.unwrap().unwrap();
         assert_eq!((claim.events().len(), claim.unreadable()), (0, 1));
@@ -200,7 +200,7 @@ async fn moments_that_no_calendar_has_fail_their_event() {
     assert_eq!(count(&producer, named), 6);
 }
 
-/// An event of which one recipient was told, behind this cursor.
+/// Inserts an event whose first recipient was notified already, with this cursor.
 fn begun(producer: &Connection, cursor: &str) {
     insert(producer, &[("fan_out_cursor", cursor)]).unwrap();
     producer

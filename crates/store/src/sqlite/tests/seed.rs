@@ -1,6 +1,6 @@
 //! Fills every table with rows, most of them finished, so that tests can detect a plan that scans them.
 
-/// How many rows there are.
+/// The SQL that fills every table with this many rows.
 pub fn seed(rows: usize) -> String {
     SEED.replace(":rows", &rows.to_string())
 }
