@@ -211,12 +211,12 @@ async fn sent_by_other(engine: &Engine, chain: &Chain, job: &SendJob) -> Result<
         // The time limit for a busy address starts here. If the other send gives up, the waiting ones do not start
         // again from zero.
         AddressClaim::Pending if job.history.deferral.is_none() => {
-            let error = "waiting for the send of another recipient, which uses the same webhook".to_owned();
+            let error = "waiting for the send of another recipient, which uses the same address".to_owned();
             Some(Outcome::RateLimited { after: REPOLL_DELAY, error })
         }
         AddressClaim::Pending => Some(Outcome::NotAttempted { after: LATER_REPOLL_DELAY }),
         AddressClaim::Unknown(other) => Some(Outcome::Unknown {
-            error: format!("the outcome of {other}, which shares this webhook, is unknown"),
+            error: format!("the outcome of {other}, which shares this address, is unknown"),
         }),
     })
 }
