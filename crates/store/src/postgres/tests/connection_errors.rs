@@ -81,7 +81,8 @@ fn refuse(mut stream: TcpStream) {
 /// PostgreSQL's own detail quotes the whole row. Errors are logged, kept in dead letters, and answered.
 #[tokio::test]
 async fn a_violated_constraint_is_named_without_the_row() {
-    let store = Database::new().await.open().await;
+    let database = Database::new().await;
+    let store = database.open().await;
     let insert = "INSERT INTO campanile.recipient (user_type, user_id, email)
                   VALUES (NULL, '1', 'anna@example.com')";
     let error = with_sources(&store.execute(insert, &[]).await.unwrap_err());
