@@ -12,18 +12,18 @@ use crate::run::{cargo, headline, within, works};
 
 /// The version that is built where none is installed.
 const VERSION: &str = "0.20.2";
-/// The folder of that version below `target`, so that another version is built anew.
-const TOOLS: &str = "target/tools/cargo-deny-0.20.2";
 
 pub fn check(root: &Path, limit: Duration) -> Result<()> {
     headline("Packages: cargo deny check");
-    let ours = root.join(TOOLS).join("bin/cargo-deny");
+    // A folder per version, so that another version is built anew.
+    let tools = format!("target/tools/cargo-deny-{VERSION}");
+    let ours = root.join(&tools).join("bin/cargo-deny");
     let installed = works(cargo(root, &["deny", "--version"]));
     if !installed && !works(version_of(&ours)) {
-        println!("cargo-deny is not installed; it is built into {TOOLS} now");
+        println!("cargo-deny is not installed; it is built into {tools} now");
         let mut install =
             cargo(root, &["install", "cargo-deny", "--locked", "--quiet", "--version", VERSION]);
-        install.args(["--root", TOOLS]);
+        install.args(["--root", &tools]);
         within(limit, "the build of cargo-deny", &install)?;
     }
     let mut deny = if installed { cargo(root, &["deny"]) } else { Command::new(ours) };

@@ -320,7 +320,7 @@ async fn many_events_are_a_burst_until_there_are_few(backend: Backend) {
     let mut burst = world.engine.burst();
     let (begun, mut round) = (Instant::now(), 0);
     while !*burst.borrow_and_update() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{round} times a hundred events are no rush");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{round} times a hundred events make no burst");
         round += 1;
         let many = |n| event(&format!("many {round}-{n}"), 1);
         world.emit(json!((0..100).map(many).collect::<Vec<_>>())).await;
