@@ -6,6 +6,7 @@ mod full_listener;
 pub mod log;
 pub mod provider;
 pub mod proxy;
+pub mod token;
 mod until;
 
 pub use back_end::Backend;
