@@ -6,9 +6,11 @@ use std::str::FromStr;
 
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::channel::Channel;
+use crate::schema::{self, schema};
 
 pub const MAX_ID_CHARS: usize = 200;
 
@@ -83,6 +85,8 @@ macro_rules! text_id {
             }
         }
 
+        schema!($name, schema::id(""));
+
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 $name::new(text_or_number(deserializer)?).map_err(de::Error::custom)
@@ -133,7 +137,7 @@ pub fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Stri
 }
 
 /// The number that the database gives an event when it arrives. Events are claimed and closed in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, ToSchema)]
 #[serde(transparent)]
 pub struct EventSeq(pub i64);
 
@@ -144,7 +148,7 @@ impl fmt::Display for EventSeq {
 }
 
 /// A user. The type is part of the key: user 50 may be a customer and also a restaurant user.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub struct UserRef {
     pub user_type: UserTypeName,
     pub user_id: UserId,
@@ -158,7 +162,7 @@ pub struct EntityRef {
 
 /// Created when the fan-out decides, before the broker. Ordered by time, so that inserts go to the right edge of an
 /// index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 pub struct NotificationId(pub Uuid);
 
@@ -198,6 +202,15 @@ impl<'de> Deserialize<'de> for SendKey {
         String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
+
+schema!(
+    SendKey,
+    schema::text(
+        "A notification id, a colon and a channel.",
+        None,
+        "01970000-0000-7000-8000-000000000000:EMAIL"
+    )
+);
 
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a send id: expected a notification id, a colon and a channel")]

@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::schema::{self, schema};
+
 macro_rules! statuses {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal => [$($next:ident),*]),+ $(,)? }) => {
         $(#[$doc])*
@@ -22,6 +24,8 @@ macro_rules! statuses {
                 match self { $($name::$variant => &[$($name::$next),*]),+ }
             }
         }
+
+        schema!($name, schema::word("", &[$($text),+]));
 
         impl FromStr for $name {
             type Err = UnknownStatus;

@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
+
+use crate::schema::schema;
 
 pub use jiff::Timestamp;
 
@@ -26,6 +29,15 @@ impl<'de> Deserialize<'de> for Moment {
         Timestamp::deserialize(deserializer).map(Moment)
     }
 }
+
+schema!(
+    Moment,
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
+        .examples(["2026-01-21T10:15:30.000Z"])
+        .into()
+);
 
 /// `0001-01-01T00:00:00Z` and `9999-12-30T00:00:00Z`: the range that every database can store and show in every time
 /// zone.

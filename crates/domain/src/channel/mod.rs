@@ -8,6 +8,7 @@ use std::str::FromStr;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::schema::{self, schema};
 use facts::FACTS;
 
 pub use facts::{
@@ -81,6 +82,8 @@ impl FromStr for Channel {
         Channel::ALL.into_iter().find(|c| c.as_str() == text).ok_or_else(|| UnknownChannel(text.to_owned()))
     }
 }
+
+schema!(Channel, schema::word("", &Channel::ALL.map(Channel::as_str)));
 
 impl Serialize for Channel {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -6,29 +6,46 @@ pub mod transition;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
 
 use crate::event::payload::Payload;
 use crate::id::{self, EventId, EventType};
 use crate::priority::Priority;
-use crate::time::{self, Timestamp};
+use crate::schema::{self, JsonObject, schema};
+use crate::time::{self, Moment, Timestamp};
 
 /// An event as a producer hands it in. Creating one checks everything that tables and stages rely on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "event_id": "order-1001", "event_type": "ORDER_CREATED", "aggregate_type": "ORDER", "aggregate_id": "1001",
+    "payload": {"restaurantId": "5", "items": 3}, "priority": "HIGH",
+}))]
 pub struct NewEvent {
     pub event_id: EventId,
     pub event_type: EventType,
     #[serde(deserialize_with = "name")]
+    #[schema(value_type = AggregateName)]
     pub aggregate_type: String,
     #[serde(deserialize_with = "name")]
+    #[schema(value_type = AggregateName)]
     pub aggregate_id: String,
+    /// At most 64 KB.
     #[serde(default)]
+    #[schema(value_type = JsonObject)]
     pub payload: Payload,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
     #[serde(default, deserialize_with = "moment", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Moment>)]
     pub occurred_at: Option<Timestamp>,
 }
+
+/// The schema of an aggregate's type and id.
+#[derive(Debug)]
+pub struct AggregateName;
+
+schema!(AggregateName, schema::id(""));
 
 fn moment<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let at = Option::deserialize(deserializer)?;

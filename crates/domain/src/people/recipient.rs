@@ -1,8 +1,10 @@
 //! Recipients and the groups that they belong to, as rows, with everything that decides about their channels.
 
+use crate::schema::JsonObject;
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::channel::{AddressSource, Channel, RecipientColumn};
 use crate::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
@@ -18,8 +20,12 @@ pub const FIRST_ROLE: &str = "MANAGER";
 /// In a setting: every entity of a type. As a group: all users of a user type that have no entity.
 pub const EVERY_ENTITY: &str = "*";
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "user_type": "RESTAURANT_USER", "user_id": "10", "entity_type": "RESTAURANT", "entity_id": "5", "role": "MANAGER",
+    "name": "Anna", "email": "anna@example.com", "locale": "it", "time_zone": "Europe/Rome",
+}))]
 pub struct Recipient {
     pub user_type: UserTypeName,
     pub user_id: UserId,
@@ -39,7 +45,9 @@ pub struct Recipient {
     pub push_tokens: Vec<String>,
     #[serde(default)]
     pub slack_webhook: Option<String>,
+    /// Addresses of channels without a column of their own: an address or an array of addresses by channel.
     #[serde(default)]
+    #[schema(value_type = JsonObject)]
     pub addresses: Addresses,
     #[serde(default)]
     pub locale: Option<String>,
@@ -169,8 +177,9 @@ impl Recipient {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"entity_type": "RESTAURANT", "entity_id": "5", "kind": "PIZZERIA", "name": "Da Anna"}))]
 pub struct Entity {
     pub entity_type: EntityType,
     pub entity_id: EntityId,

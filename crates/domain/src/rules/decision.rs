@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::channel::{Channel, PerChannel};
 use crate::id::{UserId, UserRef, UserTypeName};
 use crate::people::recipient::Recipient;
 use crate::priority::Priority;
+use crate::schema::JsonObject;
 
 /// The reasons, in the order of the checks. The first one that applies is the verdict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Verdict {
     Send,
@@ -93,7 +95,7 @@ impl Rulings {
 }
 
 /// A recipient's rulings in their stored and displayed form.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Decision {
     pub user_type: UserTypeName,
     pub user_id: UserId,
@@ -106,6 +108,7 @@ pub struct Decision {
     pub audience: String,
     pub channels: BTreeMap<Channel, Verdict>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<Channel, JsonObject>)]
     pub details: BTreeMap<Channel, Value>,
 }
 
@@ -129,7 +132,8 @@ impl Decision {
 }
 
 /// How often each verdict was given, per channel. Serialised as a map of maps that omits zeros.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[schema(value_type = BTreeMap<Channel, BTreeMap<Verdict, u64>>)]
 #[serde(from = "BTreeMap<Channel, BTreeMap<Verdict, u64>>")]
 pub struct VerdictCounts(PerChannel<OfVerdicts>);
 

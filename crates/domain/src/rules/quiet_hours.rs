@@ -7,7 +7,9 @@ use std::str::FromStr;
 use jiff::tz::TimeZone;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::ToSchema;
 
+use crate::schema::{self, schema};
 use crate::time::Timestamp;
 
 /// A time of day, `00:00` to `23:59`.
@@ -37,6 +39,8 @@ impl FromStr for HourMinute {
     }
 }
 
+schema!(HourMinute, schema::text("A time of day.", Some("^([01][0-9]|2[0-3]):[0-5][0-9]$"), "22:00"));
+
 impl fmt::Display for HourMinute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:02}:{:02}", self.minutes / 60, self.minutes % 60)
@@ -56,7 +60,7 @@ impl<'de> Deserialize<'de> for HourMinute {
 }
 
 /// What happens to a send that falls into quiet hours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum QuietHoursMode {
     /// The send is dropped, and the decision says so.
@@ -84,6 +88,8 @@ impl QuietHours {
 /// The name of an existing IANA time zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone(TimeZone);
+
+schema!(Zone, schema::text("The name of an IANA time zone.", None, "Europe/Rome"));
 
 impl Zone {
     pub fn utc() -> Self {

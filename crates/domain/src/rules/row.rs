@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::ToSchema;
 
 use crate::channel::Channel;
 use crate::id::{EntityId, EntityType, EventType, UserId, UserTypeName};
@@ -15,6 +16,7 @@ use crate::people::user_type::UserTypes;
 use crate::priority::Priority;
 use crate::rules;
 use crate::rules::quiet_hours::{HourMinute, QuietHours, QuietHoursMode};
+use crate::schema::{self, schema};
 use crate::template;
 
 /// A row object with the column names of its table. `check` has the rules that types alone cannot express.
@@ -93,18 +95,39 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Selector<T> {
     }
 }
 
+/// The texts that a [`Selector`] accepts: the values of its type, and `*`.
+macro_rules! selector_schema {
+    ($name:ident, $schema:expr) => {
+        /// The schema of a selector.
+        #[derive(Debug)]
+        pub struct $name;
+
+        schema!($name, $schema);
+    };
+}
+
+selector_schema!(EventTypeSelector, schema::id("An event type, or `*` for any."));
+selector_schema!(EntityIdSelector, schema::id("The id of an entity, or `*` for any."));
+selector_schema!(TextSelector, schema::id("A value, or `*` for any."));
+selector_schema!(ChannelSelector, {
+    let names: Vec<&str> = ["*"].into_iter().chain(Channel::ALL.map(Channel::as_str)).collect();
+    schema::word("A channel, or `*` for any.", &names)
+});
+
 /// The default of switches that are on unless somebody switches them off.
 pub(crate) fn yes() -> bool {
     true
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"user_type": "RESTAURANT_USER", "user_id": "10", "channel": "SMS", "event_type": "*", "enabled": false}))]
 pub struct Preference {
     pub user_type: UserTypeName,
     pub user_id: UserId,
     pub channel: Channel,
     #[serde(default)]
+    #[schema(value_type = EventTypeSelector)]
     pub event_type: Selector<EventType>,
     #[serde(default = "yes")]
     pub enabled: bool,
@@ -131,16 +154,20 @@ impl Row for Preference {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"entity_type": "RESTAURANT", "entity_id": "5", "channel": "EMAIL", "quiet_hours_start": "22:00", "quiet_hours_end": "08:00"}))]
 pub struct Setting {
     pub entity_type: EntityType,
     #[serde(default)]
+    #[schema(value_type = EntityIdSelector)]
     pub entity_id: Selector<EntityId>,
     #[serde(default)]
+    #[schema(value_type = TextSelector)]
     pub kind: Selector<String>,
     pub channel: Channel,
     #[serde(default)]
+    #[schema(value_type = EventTypeSelector)]
     pub event_type: Selector<EventType>,
     #[serde(default = "yes")]
     pub enabled: bool,
@@ -232,17 +259,19 @@ fn check_quiet_hours(start: Option<HourMinute>, end: Option<HourMinute>) -> Resu
 }
 
 /// When a routed send goes out. Delayed strategies will be added here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum DeliveryStrategy {
     #[default]
     Immediate,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"event_type": "ORDER_CREATED", "channel": "EMAIL", "mandatory": true, "priority": "HIGH"}))]
 pub struct Route {
     #[serde(default)]
+    #[schema(value_type = EventTypeSelector)]
     pub event_type: Selector<EventType>,
     pub channel: Channel,
     #[serde(default)]
@@ -262,8 +291,9 @@ impl Row for Route {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
+#[schema(as = AudienceScope)]
 pub enum Scope {
     /// Every active member, regardless of their own switches and thresholds.
     Team,
@@ -271,8 +301,9 @@ pub enum Scope {
     Personal,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"event_type": "ORDER_CREATED", "name": "staff", "recipient_type": "RESTAURANT_USER", "entity_path": "/payload/restaurantId"}))]
 pub struct Audience {
     pub event_type: EventType,
     pub name: String,
@@ -349,15 +380,19 @@ fn check_entity_path(path: &str) -> Result<(), FieldError> {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"event_type": "ORDER_CREATED", "channel": "*", "locale": "en", "title": "New order", "body": "{{ payload.items }} items"}))]
 pub struct Template {
     #[serde(default)]
+    #[schema(value_type = EventTypeSelector)]
     pub event_type: Selector<EventType>,
     /// `*` is the template of the inbox, and of every channel without a template of its own.
     #[serde(default)]
+    #[schema(value_type = ChannelSelector)]
     pub channel: Selector<Channel>,
     #[serde(default)]
+    #[schema(value_type = TextSelector)]
     pub locale: Selector<String>,
     pub title: String,
     #[serde(default)]
