@@ -74,6 +74,8 @@ pub struct RecoverConfig {
 pub struct RetainConfig {
     /// Closed events are deleted at this age; without an age they are kept forever.
     pub age: Option<Duration>,
+    /// The same for the record of changes.
+    pub audit_age: Option<Duration>,
     pub interval: Duration,
 }
 

@@ -2,9 +2,11 @@
 //!
 //! `pipeline/` holds the stages in the order in which an event passes through them. `operate/` holds what operators
 //! read and do. `recovery/` takes over the work of dead instances, `signals/` wakes stages early, `telemetry/` holds
-//! the metrics, and `rule_cache` keeps the rules in memory. Databases, brokers and providers are accessed through the
+//! the metrics, `rule_cache` and `api_key_cache` keep rules and
+//! keys in memory. Databases, brokers and providers are accessed through the
 //! traits of their crates. HTTP and configuration files belong to the server.
 
+mod api_key_cache;
 mod backoff;
 mod blocking;
 mod clock;
@@ -23,6 +25,7 @@ pub mod telemetry;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_key_cache::ApiKeyCache;
 use blocking::Renderings;
 use campanile_broker::Broker;
 use campanile_channels::Providers;
@@ -31,7 +34,7 @@ use clock::DatabaseClock;
 
 pub use blocking::run_blocking;
 pub use config::EngineConfig;
-pub use operate::{BrokerState, Explanation, ReplayLimits};
+pub use operate::{Authenticated, BrokerState, Explanation, ReplayLimits};
 pub use roles::{Role, Roles};
 
 use pipeline::close::{self, Completion};
@@ -57,6 +60,7 @@ pub struct Engine {
     broker: Arc<dyn Broker>,
     providers: Providers,
     rules: Arc<RuleCache>,
+    api_keys: Arc<ApiKeyCache>,
     signals: Arc<Signals>,
     completion: Arc<Completion>,
     config: Arc<EngineConfig>,
@@ -89,6 +93,7 @@ impl Engine {
             broker,
             providers,
             rules,
+            api_keys: Arc::default(),
             signals,
             completion: Arc::default(),
             config: Arc::new(config),

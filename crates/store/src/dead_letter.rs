@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use campanile_domain::access::audit::{Actor, AuditAction, AuditEntry};
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, SendKey, UserId, UserTypeName};
 use campanile_domain::priority::{Lane, Priority};
@@ -10,6 +11,8 @@ use campanile_domain::queue::Queue;
 use campanile_domain::replay::{self, RowState, RowText};
 use campanile_domain::time::{Moment, Timestamp};
 use serde::Serialize;
+use serde_json::json;
+use utoipa::ToSchema;
 
 use crate::columns::Columns;
 use crate::send_row::{self, AttemptRow};
@@ -48,23 +51,26 @@ impl DeadLetterFilter {
 }
 
 /// A dead letter, as a trace shows it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct DeadLetterRow {
     pub id: i64,
     pub stage: String,
     pub event_id: Option<EventId>,
     pub recipient_type: Option<UserTypeName>,
     pub recipient_id: Option<UserId>,
+    #[schema(value_type = Option<Channel>)]
     pub channel: Option<Shown<Channel>>,
     pub provider: Option<String>,
     pub reason: String,
     pub error: String,
+    #[schema(value_type = Moment)]
     pub created_at: Shown<Moment>,
+    #[schema(value_type = Option<Moment>)]
     pub replayed_at: Option<Shown<Moment>>,
 }
 
 /// A dead letter in a list.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ListedDeadLetter {
     #[serde(flatten)]
     pub row: DeadLetterRow,
@@ -98,12 +104,24 @@ pub trait DeadLetterStore {
     /// becomes `PENDING`. A row that was refused or could not be received waits in a chunk. A row without a text also
     /// waits in a chunk, if `rerendered` has its text. A send is due at once, with all its attempts left. Keys do not
     /// change, so recipients who were notified are not notified again. A dead letter that was replayed before is left
-    /// unchanged.
+    /// unchanged. Each replay is recorded as an action of the actor.
     async fn replay(
         &self,
         filter: DeadLetterFilter,
         rerendered: RerenderedTexts,
+        actor: &Actor,
     ) -> Result<Replayed, StoreError>;
+}
+
+/// The record of a replay.
+pub(crate) fn replayed(dead_letter: &replay::DeadLetter) -> AuditEntry {
+    AuditEntry {
+        action: AuditAction::Replay,
+        object_type: "dead_letter",
+        object_id: dead_letter.id.to_string(),
+        before: None,
+        after: Some(json!({ "event_id": dead_letter.event_id, "stage": dead_letter.stage })),
+    }
 }
 
 pub(crate) fn dead_letter_row(row: &impl Columns) -> Result<DeadLetterRow, StoreError> {

@@ -15,7 +15,9 @@ macro_rules! statements {
     };
 }
 
+mod api_key;
 mod audience;
+mod audit;
 mod columns;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -24,8 +26,10 @@ mod dead_letter;
 mod decode;
 mod error;
 mod event;
+mod event_search;
 mod examine;
 mod fan_out;
+mod idempotency;
 mod instance;
 mod named_lease;
 mod outbox;
@@ -37,6 +41,7 @@ mod send;
 mod send_admin;
 mod send_row;
 mod shown;
+mod signing_key;
 pub mod sqlite;
 mod stage;
 mod trace;
@@ -49,17 +54,21 @@ use sha2::{Digest, Sha256};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::watch;
 
+pub use api_key::{ApiKeyPage, ApiKeyStore, StoredApiKey};
 pub use audience::{AudienceReader, AudienceStore};
+pub use audit::{AuditOf, AuditRow, AuditStore};
 pub use context::{ContextStore, Contexts};
 pub use dead_letter::{
     DeadLetterFilter, DeadLetterRow, DeadLetterStore, ListedDeadLetter, Replayed, RerenderedTexts,
 };
 pub use error::StoreError;
 pub use event::{Acceptance, EventStore};
+pub use event_search::{EventCursor, EventFilter, EventPage};
 pub use examine::{Examined, Identity};
 pub use fan_out::{
     Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore, NewChunk,
 };
+pub use idempotency::{Begun, IdempotencyKey, IdempotencyStore, StoredAnswer};
 pub use instance::{Instance, InstanceId, InstanceStore};
 pub use named_lease::{Acquisition, LeaseStore};
 pub use outbox::{ChunkId, OutboxStore, RepublishCursor, Republished};
@@ -73,10 +82,11 @@ pub use send::{
 pub use send_admin::{Resolution, Resolved, SendAdminStore, SendCursor, SendFilter, SendPage};
 pub use send_row::{AttemptRow, ListedSend, SendAddressRow, SendRow, TracedAttempt, TracedSend};
 pub use shown::Shown;
+pub use signing_key::{SigningKey, SigningKeyStore};
 pub use stage::{EventStages, SendStages, StageStamp};
 pub use trace::{
-    CapturedRow, EventFilter, EventRow, ListedEvent, NotificationRow, OutboxView, ProcessedRow,
-    RecipientName, Trace, TraceFilter, TraceStore, TracedEvent,
+    CapturedRow, EventRow, ListedEvent, NotificationRow, OutboxView, ProcessedRow, RecipientName, Trace,
+    TraceFilter, TraceStore, TracedEvent,
 };
 
 /// All operations that the engine needs from a database. Each method is one transaction.
@@ -96,6 +106,10 @@ pub trait Store:
     + RowStore
     + TraceStore
     + QueueAgeStore
+    + ApiKeyStore
+    + AuditStore
+    + IdempotencyStore
+    + SigningKeyStore
     + Debug
     + Send
     + Sync

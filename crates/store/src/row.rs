@@ -2,6 +2,7 @@
 //! both SQL dialects.
 
 use async_trait::async_trait;
+use campanile_domain::access::audit::{Actor, AuditEntry};
 use campanile_domain::people::recipient::{Entity, Recipient};
 use campanile_domain::rules::RuleRows;
 use campanile_domain::rules::row::{Audience, Preference, Route, Setting, Template};
@@ -270,8 +271,14 @@ pub(crate) async fn objects(
     table: Table,
     rows: Vec<TableRow>,
 ) -> Result<Vec<Map<String, Value>>, StoreError> {
-    let made = tokio::task::spawn_blocking(move || objects_of(table, rows)).await;
-    made.map_err(|error| StoreError::Unavailable(error.into()))?
+    on_blocking_thread(move || objects_of(table, rows)).await?
+}
+
+/// Runs work that takes milliseconds, so that it does not delay other tasks.
+pub(crate) async fn on_blocking_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| StoreError::Unavailable(error.into()))
 }
 
 fn objects_of(table: Table, rows: Vec<TableRow>) -> Result<Vec<Map<String, Value>>, StoreError> {
@@ -282,6 +289,26 @@ fn objects_of(table: Table, rows: Vec<TableRow>) -> Result<Vec<Map<String, Value
         )),
     };
     rows.into_iter().map(object).collect()
+}
+
+/// The values of a row's key, in key order.
+pub(crate) fn key_values(table: Table, row: &Map<String, Value>) -> Vec<String> {
+    let text = |column: &&str| match row.get(*column) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => String::new(),
+    };
+    table.key().iter().map(text).collect()
+}
+
+/// The record of a row's change. `None` if nothing changed.
+pub(crate) fn change(
+    table: Table,
+    before: Option<Map<String, Value>>,
+    after: Option<Map<String, Value>>,
+) -> Option<AuditEntry> {
+    let key = key_values(table, before.as_ref().or(after.as_ref())?);
+    AuditEntry::of_row(table.description().table, &key, before, after)
 }
 
 /// Converts a row that was read, with a member per column.
@@ -311,14 +338,15 @@ pub struct RowPage {
 #[async_trait]
 pub trait RowStore {
     /// Replaces rows by key, all or none. All rows belong to this table. If several rows have the same key, the last
-    /// one counts.
-    async fn put_rows(&self, table: Table, rows: Vec<TableRow>) -> Result<u64, StoreError>;
+    /// one counts. Each row that changed is recorded as a change by the actor.
+    async fn put_rows(&self, table: Table, rows: Vec<TableRow>, actor: &Actor) -> Result<u64, StoreError>;
 
     /// Lists rows in the order of the key.
     async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<RowPage, StoreError>;
 
-    /// Deletes the row with these key values, given in key order. Returns whether it existed.
-    async fn delete_row(&self, table: Table, key: Vec<String>) -> Result<bool, StoreError>;
+    /// Deletes the row with these key values, given in key order. Returns whether it existed. The deletion is recorded
+    /// as a change by the actor.
+    async fn delete_row(&self, table: Table, key: Vec<String>, actor: &Actor) -> Result<bool, StoreError>;
 
     /// A number that increases whenever the result of `rule_rows` may have changed.
     async fn rule_version(&self) -> Result<i64, StoreError>;

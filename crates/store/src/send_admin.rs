@@ -2,12 +2,13 @@
 //! and skips sends that do not match. Each page examines a bounded number of sends.
 
 use async_trait::async_trait;
+use campanile_domain::access::audit::{Actor, AuditAction, AuditEntry};
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{SendKey, UserId, UserRef, UserTypeName};
 use campanile_domain::priority::Lane;
 use campanile_domain::status::SendStatus;
 use campanile_domain::time;
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::columns::Columns;
@@ -74,14 +75,30 @@ pub trait SendAdminStore {
     async fn list_sends(&self, filter: SendFilter) -> Result<SendPage, StoreError>;
 
     /// Resolves a send in doubt. If two operators do so at once, only the first succeeds. The decision is stored as an
-    /// attempt, with the note. A failed send gets a dead letter, like any other failure.
+    /// attempt, with the note, and as an action of the actor. A failed send gets a dead letter, like any other failure.
     async fn resolve(
         &self,
         key: SendKey,
         resolution: Resolution,
         note: Option<String>,
         instance: InstanceId,
+        actor: &Actor,
     ) -> Result<Resolved, StoreError>;
+}
+
+/// The record of a decision.
+pub(crate) fn decision(key: SendKey, resolution: Resolution, note: Option<&str>) -> AuditEntry {
+    let action = match resolution {
+        Resolution::Resend => AuditAction::Resend,
+        Resolution::Sent | Resolution::Failed => AuditAction::Settle,
+    };
+    AuditEntry {
+        action,
+        object_type: "send",
+        object_id: key.to_string(),
+        before: Some(json!({ "status": SendStatus::InDoubt })),
+        after: Some(json!({ "status": resolution.status(), "note": note })),
+    }
 }
 
 /// A row of a scan. `send` is `None` if the message has not been received yet.

@@ -6,49 +6,64 @@ use campanile_domain::status::SendStatus;
 use campanile_domain::time::Moment;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::columns::{Columns, bad};
 use crate::stage::{SendStages, StageStamp};
 use crate::{Shown, StoreError, trace};
 
 /// A send, without its recipient.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct SendRow {
+    #[schema(value_type = SendKey)]
     pub id: Shown<SendKey>,
+    #[schema(value_type = NotificationId)]
     pub notification_id: Shown<NotificationId>,
+    #[schema(value_type = Channel)]
     pub channel: Shown<Channel>,
     pub recipient_address: String,
+    #[schema(value_type = SendStatus)]
     pub status: Shown<SendStatus>,
+    #[schema(value_type = u32)]
     pub attempt_count: Shown<u32>,
+    #[schema(value_type = Option<Moment>)]
     pub next_attempt_at: Option<Shown<Moment>>,
+    #[schema(value_type = Option<i64>)]
     pub lease: Option<Shown<i64>>,
+    #[schema(value_type = Option<Moment>)]
     pub lease_until: Option<Shown<Moment>>,
     pub provider: Option<String>,
     pub external_id: Option<String>,
     /// The provider's status of the message.
     pub receipt: Option<String>,
+    #[schema(value_type = Option<Moment>)]
     pub receipt_at: Option<Shown<Moment>>,
     pub last_error: Option<String>,
     /// When the message was received.
+    #[schema(value_type = Moment)]
     pub created_at: Shown<Moment>,
+    #[schema(value_type = Option<Moment>)]
     pub sent_at: Option<Shown<Moment>>,
+    #[schema(value_type = Option<Moment>)]
     pub deferred_since: Option<Shown<Moment>>,
+    #[schema(value_type = u32)]
     pub deferrals: Shown<u32>,
 }
 
 /// A send in a list. Its outbox row, which names the event and the user, may be deleted already.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ListedSend {
     #[serde(flatten)]
     pub row: SendRow,
     pub event_id: Option<EventId>,
     pub user_type: Option<UserTypeName>,
     pub user_id: Option<UserId>,
+    #[schema(value_type = Option<Moment>)]
     pub in_doubt_since: Option<Shown<Moment>>,
 }
 
 /// A send in a trace.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct TracedSend {
     #[serde(flatten)]
     pub row: SendRow,
@@ -61,17 +76,19 @@ pub struct TracedSend {
 }
 
 /// An attempt, or an operator's decision about a send in doubt.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AttemptRow {
+    #[schema(value_type = Moment)]
     pub at: Shown<Moment>,
     pub provider: Option<String>,
     pub outcome: String,
     pub error: Option<String>,
+    #[schema(value_type = u64)]
     pub duration_ms: Shown<u64>,
 }
 
 /// An attempt, and the instance that made it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TracedAttempt {
     #[serde(flatten)]
     pub row: AttemptRow,
@@ -79,12 +96,13 @@ pub struct TracedAttempt {
 }
 
 /// The outcome of one address of a send.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SendAddressRow {
     pub address: String,
     pub outcome: String,
     pub external_id: Option<String>,
     pub error: Option<String>,
+    #[schema(value_type = Moment)]
     pub at: Shown<Moment>,
 }
 

@@ -3,23 +3,25 @@
 use campanile_domain::status::ProcessedStatus;
 use campanile_domain::time::Moment;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::Shown;
 use crate::trace::{EventRow, ProcessedRow};
 
 /// The instance and time of a stage. `None` if the stage has not happened or was not recorded.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct StageStamp {
+    #[schema(value_type = Option<Moment>)]
     pub at: Option<Shown<Moment>>,
     pub instance: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct EventStages {
     pub fan_out: Option<StageStamp>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct SendStages {
     pub publish: Option<StageStamp>,
     pub receive: Option<StageStamp>,

@@ -9,13 +9,16 @@ use campanile_domain::id::{
 };
 use campanile_domain::priority::Priority;
 use campanile_domain::rules::decision::{Decision, VerdictCounts};
+use campanile_domain::schema::JsonObject;
 use campanile_domain::status::{EventStatus, OutboxStatus, ProcessedStatus};
 use campanile_domain::time::Moment;
 use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::columns::Columns;
 use crate::dead_letter::DeadLetterRow;
+use crate::event_search::{EventFilter, EventPage};
 use crate::send_row::TracedSend;
 use crate::stage::EventStages;
 use crate::{Shown, StoreError, decode};
@@ -45,24 +48,31 @@ pub struct Trace {
 }
 
 /// An event, without its payload.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct EventRow {
     pub event_id: EventId,
     pub event_type: EventType,
     pub aggregate_type: String,
     pub aggregate_id: String,
+    #[schema(value_type = Option<Priority>)]
     pub priority: Option<Shown<Priority>>,
+    #[schema(value_type = EventStatus)]
     pub status: Shown<EventStatus>,
+    #[schema(value_type = u32)]
     pub retry_count: Shown<u32>,
     pub last_error: Option<String>,
+    #[schema(value_type = Option<Moment>)]
     pub occurred_at: Option<Shown<Moment>>,
+    #[schema(value_type = Moment)]
     pub created_at: Shown<Moment>,
+    #[schema(value_type = Option<Moment>)]
     pub published_at: Option<Shown<Moment>>,
+    #[schema(value_type = Option<Moment>)]
     pub processed_at: Option<Shown<Moment>>,
 }
 
 /// An event in a list.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ListedEvent {
     pub id: EventSeq,
     #[serde(flatten)]
@@ -70,7 +80,7 @@ pub struct ListedEvent {
 }
 
 /// The event in a trace.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct TracedEvent {
     #[serde(flatten)]
     pub row: EventRow,
@@ -83,13 +93,18 @@ pub struct TracedEvent {
 }
 
 /// The stored result of an event's decision, without the decisions themselves.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ProcessedRow {
+    #[schema(value_type = ProcessedStatus)]
     pub status: Shown<ProcessedStatus>,
+    #[schema(value_type = u64)]
     pub recipients: Shown<u64>,
+    #[schema(value_type = u64)]
     pub sends: Shown<u64>,
+    #[schema(value_type = VerdictCounts)]
     pub counts: Shown<VerdictCounts>,
     pub instance: String,
+    #[schema(value_type = Moment)]
     pub created_at: Shown<Moment>,
 }
 
@@ -102,31 +117,41 @@ pub struct RecipientName {
 }
 
 /// A row of the view `notification_outbox`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct OutboxView {
+    #[schema(value_type = SendKey)]
     pub id: Shown<SendKey>,
     pub event_id: EventId,
     pub recipient_type: UserTypeName,
     pub recipient_id: UserId,
+    #[schema(value_type = Channel)]
     pub channel: Shown<Channel>,
     pub title: String,
     pub body: String,
     pub recipient_address: String,
+    #[schema(value_type = Priority)]
     pub priority: Shown<Priority>,
+    #[schema(value_type = Option<Moment>)]
     pub available_at: Option<Shown<Moment>>,
+    #[schema(value_type = OutboxStatus)]
     pub status: Shown<OutboxStatus>,
+    #[schema(value_type = u32)]
     pub retry_count: Shown<u32>,
     pub last_error: Option<String>,
+    #[schema(value_type = Moment)]
     pub created_at: Shown<Moment>,
+    #[schema(value_type = NotificationId)]
     pub notification_id: Shown<NotificationId>,
     pub audience: String,
     pub entity_type: Option<EntityType>,
     pub entity_id: Option<EntityId>,
+    #[schema(value_type = bool)]
     pub shared_read: Shown<bool>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct NotificationRow {
+    #[schema(value_type = NotificationId)]
     pub id: Shown<NotificationId>,
     pub event_id: EventId,
     pub event_type: EventType,
@@ -136,45 +161,44 @@ pub struct NotificationRow {
     pub entity_id: Option<EntityId>,
     pub title: String,
     pub body: String,
+    #[schema(value_type = Option<JsonObject>)]
     pub properties: Value,
+    #[schema(value_type = Priority)]
     pub priority: Shown<Priority>,
+    #[schema(value_type = bool)]
     pub shared_read: Shown<bool>,
+    #[schema(value_type = Option<Moment>)]
     pub read_at: Option<Shown<Moment>>,
+    #[schema(value_type = Option<Moment>)]
     pub archived_at: Option<Shown<Moment>>,
+    #[schema(value_type = Moment)]
     pub created_at: Shown<Moment>,
 }
 
 /// A message that the `capture` provider kept instead of sending it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct CapturedRow {
     pub id: i64,
     pub event_id: EventId,
     #[serde(flatten)]
     pub user: UserRef,
+    #[schema(value_type = Channel)]
     pub channel: Shown<Channel>,
     pub address: String,
     pub title: String,
     pub body: String,
     /// The HTML of an e-mail, if it has any.
     pub html: Option<String>,
+    #[schema(value_type = Moment)]
     pub at: Shown<Moment>,
-}
-
-#[derive(Debug, Clone, Default)]
-pub struct EventFilter {
-    pub status: Option<EventStatus>,
-    pub event_type: Option<String>,
-    /// Only events that arrived after this one, or before it if `newest_first` is set.
-    pub after: Option<i64>,
-    pub newest_first: bool,
-    pub limit: usize,
 }
 
 #[async_trait]
 pub trait TraceStore {
     async fn trace(&self, event_id: &EventId, filter: TraceFilter) -> Result<Option<Trace>, StoreError>;
 
-    async fn list_events(&self, filter: EventFilter) -> Result<Vec<ListedEvent>, StoreError>;
+    /// Searches for events, in the order of their arrival or in the opposite order.
+    async fn search_events(&self, filter: EventFilter) -> Result<EventPage, StoreError>;
 
     async fn list_captured(
         &self,

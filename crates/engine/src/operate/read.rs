@@ -2,15 +2,15 @@
 
 use campanile_domain::id::EventId;
 use campanile_store::{
-    CapturedRow, DeadLetterFilter, EventFilter, ListedDeadLetter, ListedEvent, SendFilter, SendPage,
+    CapturedRow, DeadLetterFilter, EventFilter, EventPage, ListedDeadLetter, SendFilter, SendPage,
     StoreError, Trace, TraceFilter,
 };
 
 use crate::Engine;
 
 impl Engine {
-    pub async fn list_events(&self, filter: EventFilter) -> Result<Vec<ListedEvent>, StoreError> {
-        self.store.list_events(filter).await
+    pub async fn search_events(&self, filter: EventFilter) -> Result<EventPage, StoreError> {
+        self.store.search_events(filter).await
     }
 
     pub async fn trace(&self, event_id: &EventId, filter: TraceFilter) -> Result<Option<Trace>, StoreError> {

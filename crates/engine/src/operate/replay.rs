@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
+use campanile_domain::access::audit::Actor;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, UserRef};
 use campanile_domain::people::recipient::Recipient;
@@ -33,9 +34,10 @@ impl Engine {
         &self,
         filter: DeadLetterFilter,
         limits: ReplayLimits,
+        actor: &Actor,
     ) -> Result<Replayed, StoreError> {
         let mut total = Replayed { next: Some(filter.after), ..Replayed::default() };
-        let walked = self.replay_batches(filter, limits, &mut total).await;
+        let walked = self.replay_batches(filter, limits, actor, &mut total).await;
         if total.replayed > 0 {
             self.wake();
         }
@@ -46,6 +48,7 @@ impl Engine {
         &self,
         filter: DeadLetterFilter,
         limits: ReplayLimits,
+        actor: &Actor,
         total: &mut Replayed,
     ) -> Result<(), StoreError> {
         let (begun, mut remaining) = (Instant::now(), limits.dead_letters);
@@ -55,7 +58,7 @@ impl Engine {
                 DeadLetterFilter { until, after, limit: remaining.min(limits.batch), ..filter.clone() };
             remaining -= batch.limit;
             let rerendered = self.rerendered(&batch).await?;
-            let Replayed { replayed, skipped, next } = self.store.replay(batch, rerendered).await?;
+            let Replayed { replayed, skipped, next } = self.store.replay(batch, rerendered, actor).await?;
             total.replayed += replayed;
             total.skipped.extend(skipped);
             total.next = next;

@@ -1,6 +1,7 @@
 //! Resolves sends in doubt by an operator's decision. The store writes the decision, and it is counted like any other
 //! outcome. A message that is to be sent again does not wait for the next tick.
 
+use campanile_domain::access::audit::Actor;
 use campanile_domain::id::SendKey;
 use campanile_domain::status::SendStatus;
 use campanile_store::{Resolution, Resolved, Signal, StoreError};
@@ -14,8 +15,9 @@ impl Engine {
         key: SendKey,
         resolution: Resolution,
         note: Option<String>,
+        actor: &Actor,
     ) -> Result<Resolved, StoreError> {
-        let resolved = self.store.resolve(key, resolution, note, self.instance.id).await?;
+        let resolved = self.store.resolve(key, resolution, note, self.instance.id, actor).await?;
         if resolved == Resolved::Done {
             let (channel, status) = (key.channel, resolution.status());
             tracing::info!(%key, status = status.as_str(), "a send in doubt was resolved by an operator");

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use campanile_domain::access::audit::Actor;
 use campanile_domain::people::user_type::UserTypes;
 use campanile_domain::rules::Rules;
 use campanile_store::{RowFilter, RowPage, StoreError, Table, TableRow};
@@ -11,8 +12,13 @@ use crate::Engine;
 
 impl Engine {
     /// Replaces rows by key, all or none. Returns the number of rows written.
-    pub async fn put_rows(&self, table: Table, rows: Vec<TableRow>) -> Result<u64, StoreError> {
-        let written = self.store.put_rows(table, rows).await?;
+    pub async fn put_rows(
+        &self,
+        table: Table,
+        rows: Vec<TableRow>,
+        actor: &Actor,
+    ) -> Result<u64, StoreError> {
+        let written = self.store.put_rows(table, rows, actor).await?;
         self.rules.refresh(self.store.as_ref()).await?;
         Ok(written)
     }
@@ -22,9 +28,14 @@ impl Engine {
     }
 
     /// Deletes the first of these keys that exists. Returns whether one existed.
-    pub async fn delete_row(&self, table: Table, keys: Vec<Vec<String>>) -> Result<bool, StoreError> {
+    pub async fn delete_row(
+        &self,
+        table: Table,
+        keys: Vec<Vec<String>>,
+        actor: &Actor,
+    ) -> Result<bool, StoreError> {
         for key in keys {
-            if self.store.delete_row(table, key).await? {
+            if self.store.delete_row(table, key, actor).await? {
                 self.rules.refresh(self.store.as_ref()).await?;
                 return Ok(true);
             }

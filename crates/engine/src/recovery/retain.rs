@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use campanile_domain::id::EventSeq;
-use campanile_domain::time::Timestamp;
+use campanile_domain::time::{self, Timestamp};
 use campanile_store::StoreError;
 use tokio_util::sync::CancellationToken;
 
@@ -20,10 +20,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 const HORIZON_PACE: u32 = 2;
 
 pub async fn run(engine: Engine, stop: CancellationToken) {
-    let Some(age) = engine.config.retain.age else { return stop.cancelled().await };
     let mut uptime = Uptime::default();
     while !stop.is_cancelled() {
-        match run_once(&engine, age, &mut uptime, &stop).await {
+        match run_once(&engine, &mut uptime, &stop).await {
             Ok(0) => {}
             Ok(rows) => tracing::info!(rows, "retention deleted rows"),
             Err(error) => tracing::warn!(%error, "retention failed; it runs again at the next interval"),
@@ -56,7 +55,22 @@ impl Uptime {
 }
 
 /// Deletes everything that is old enough, and returns the number of deleted rows.
-async fn run_once(
+async fn run_once(engine: &Engine, uptime: &mut Uptime, stop: &CancellationToken) -> Result<u64, StoreError> {
+    let mut rows = 0;
+    // They are of no use once they are not remembered any more, so they follow the clock and no horizon.
+    while !stop.is_cancelled()
+        && deleted(engine.store.delete_old_idempotency_keys(BATCH_ROWS).await?, &mut rows)
+    {
+        pause(stop).await;
+    }
+    if let Some(age) = engine.config.retain.age {
+        rows += delete_events(engine, age, uptime, stop).await?;
+    }
+    Ok(rows)
+}
+
+/// Deletes old events, and the record of old changes. Both follow the horizon.
+async fn delete_events(
     engine: &Engine,
     age: Duration,
     uptime: &mut Uptime,
@@ -66,14 +80,32 @@ async fn run_once(
     let (mut rows, mut after) = (0, EventSeq::default());
     while !stop.is_cancelled() {
         let retained = engine.store.retain(before, after, BATCH_ROWS).await?;
-        rows += retained.rows;
-        metrics::counter!(DELETED_ROWS).increment(retained.rows);
+        deleted(retained.rows, &mut rows);
         let Some(next) = retained.next else { break };
         after = next;
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = tokio::time::sleep(PAUSE) => {}
+        pause(stop).await;
+    }
+    if let Some(audit_age) = engine.config.retain.audit_age {
+        let before = time::earlier(time::later(before, age), audit_age);
+        while !stop.is_cancelled()
+            && deleted(engine.store.delete_old_audit(before, BATCH_ROWS).await?, &mut rows)
+        {
+            pause(stop).await;
         }
     }
     Ok(rows)
+}
+
+/// Counts deleted rows. Returns whether there may be more.
+fn deleted(count: u64, rows: &mut u64) -> bool {
+    *rows += count;
+    metrics::counter!(DELETED_ROWS).increment(count);
+    count == BATCH_ROWS as u64
+}
+
+async fn pause(stop: &CancellationToken) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = tokio::time::sleep(PAUSE) => {}
+    }
 }

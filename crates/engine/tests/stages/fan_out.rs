@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use campanile_broker::{Broker, Message};
 use campanile_channels::Providers;
+use campanile_domain::access::audit::Actor;
 use campanile_domain::status::{EventStatus, OutboxStatus, ProcessedStatus};
 use campanile_engine::EngineConfig;
 use campanile_engine::config::FanOutConfig;
@@ -303,7 +304,7 @@ async fn a_rule_deleted_in_the_middle_stops_the_event_and_keeps_what_was_written
     // Nothing publishes the chunks of this handover until their lease expires.
     world.test_database.advance(world.config.lease * 2).await;
     let key = vec!["NEWS".to_owned(), "all".to_owned()];
-    assert!(world.engine.delete_row(Table::Audiences, vec![key]).await.unwrap());
+    assert!(world.engine.delete_row(Table::Audiences, vec![key], &Actor::AdminKey).await.unwrap());
     let running = world.start();
     let trace = world.until("news", |trace| status(trace) == EventStatus::Processed).await;
     assert!(trace.event.row.last_error.unwrap().starts_with("NO_AUDIENCE: "));

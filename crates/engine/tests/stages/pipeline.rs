@@ -111,7 +111,7 @@ async fn a_template_that_fails_fails_its_own_row_and_nothing_else(backend: Backe
 
 async fn what_is_old_is_forgotten_but_for_its_id(backend: Backend) {
     const DAY: Duration = Duration::from_hours(24);
-    let retain = RetainConfig { age: Some(30 * DAY), interval: Duration::from_millis(20) };
+    let retain = RetainConfig { age: Some(30 * DAY), audit_age: None, interval: Duration::from_millis(20) };
     let world = World::with(backend, EngineConfig { retain, ..config() }, Providers::capture(), 1_000).await;
     world.put(Table::Recipients, json!([customer(1)])).await;
     let running = world.start();

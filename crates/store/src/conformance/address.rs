@@ -1,5 +1,6 @@
 //! Checks sends with several addresses: the outcome of each address, which addresses are left, and which are dead.
 
+use campanile_domain::access::audit::Actor;
 use campanile_domain::channel::Channel::{Email, Push};
 use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::id::SendKey;
@@ -107,7 +108,12 @@ pub async fn a_replay_goes_to_the_addresses_that_are_left(fixture: &Fixture) {
     fixture.settle(vec![done(&job, SendState::Failed { code: EXHAUSTED }, vec![sent("t1")])]).await;
     let all = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
     assert_eq!(
-        fixture.store.replay(all, RerenderedTexts::new()).await.expect("the database is there").replayed,
+        fixture
+            .store
+            .replay(all, RerenderedTexts::new(), &Actor::AdminKey)
+            .await
+            .expect("the database is there")
+            .replayed,
         1
     );
     assert_eq!(due_again(fixture).await.address, "t2");
@@ -178,7 +184,7 @@ pub async fn a_retry_knows_whether_another_device_was_sent_to(fixture: &Fixture)
     assert_eq!(job.devices, Devices::Remaining { any_sent: false });
     fixture.settle(vec![done(&job, SendState::Failed { code: EXHAUSTED }, vec![sent("t2")])]).await;
     let all = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
-    fixture.store.replay(all, RerenderedTexts::new()).await.expect("the database is there");
+    fixture.store.replay(all, RerenderedTexts::new(), &Actor::AdminKey).await.expect("the database is there");
     let job = due_again(fixture).await;
     assert_eq!((job.attempt, job.devices), (1, Devices::Remaining { any_sent: true }));
     // The outcome of this address is kept too, although this is again a first attempt and for one device.

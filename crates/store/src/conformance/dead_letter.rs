@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use campanile_domain::access::audit::Actor;
 use campanile_domain::channel::Channel::{Email, Push, Sms};
 use campanile_domain::event::Failure;
 use campanile_domain::event::transition::Step;
@@ -49,7 +50,11 @@ async fn list(fixture: &Fixture, filter: DeadLetterFilter) -> Vec<ListedDeadLett
 }
 
 async fn replay(fixture: &Fixture, filter: DeadLetterFilter) -> Replayed {
-    fixture.store.replay(filter, RerenderedTexts::new()).await.expect("the database is there")
+    fixture
+        .store
+        .replay(filter, RerenderedTexts::new(), &Actor::AdminKey)
+        .await
+        .expect("the database is there")
 }
 
 /// Replays all dead letters and checks that there were `count`.
@@ -265,7 +270,7 @@ pub async fn a_row_without_its_text_is_replayed_once_it_has_one(fixture: &Fixtur
     assert_eq!(skipped(fixture, ALL).await, ["its text was not rendered again"]);
     let id = list(fixture, ALL).await[0].row.id;
     let replay = async |text: Result<RowText, String>| {
-        let replayed = fixture.store.replay(ALL, RerenderedTexts::from([(id, text)])).await;
+        let replayed = fixture.store.replay(ALL, RerenderedTexts::from([(id, text)]), &Actor::AdminKey).await;
         replayed.expect("the database is there")
     };
     let still = replay(Err("line 2".to_owned())).await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use campanile_domain::access::audit::Actor;
 use campanile_domain::channel::Channel::Email;
 use campanile_domain::send::{DEFERRED_TOO_LONG, Deferral, History, OutcomeKind, SendState};
 use campanile_domain::status::SendStatus;
@@ -95,7 +96,11 @@ pub async fn a_send_that_was_deferred_for_too_long_is_a_dead_letter_and_a_replay
     let dead_letters = fixture.trace("a").await.dead_letters;
     assert_eq!(dead_letters[0].reason, "DEFERRED_TOO_LONG");
     let all = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
-    fixture.store.replay(all, RerenderedTexts::default()).await.expect("the database is there");
+    fixture
+        .store
+        .replay(all, RerenderedTexts::default(), &Actor::AdminKey)
+        .await
+        .expect("the database is there");
     assert_eq!(shown(fixture, "a").await, everywhere(0));
     assert_eq!(due(fixture).await.history, History::default());
 }
@@ -122,7 +127,8 @@ pub async fn that_nobody_answered_is_known_to_the_next_attempt(fixture: &Fixture
     let expired = fixture.store.expired_claims(10).await.expect("the database is there");
     assert_eq!(expired[0].jobs[0].history, unanswered, "who takes it over knows, too");
     assert!(fixture.settle(vec![no_answer(&again, IN_DOUBT)]).await.is_empty());
-    let resent = fixture.store.resolve(job.key, Resolution::Resend, None, InstanceId(1)).await;
+    let resent =
+        fixture.store.resolve(job.key, Resolution::Resend, None, InstanceId(1), &Actor::AdminKey).await;
     assert_eq!(resent.expect("the database is there"), Resolved::Done);
     assert_eq!(due(fixture).await.history, unanswered);
 }

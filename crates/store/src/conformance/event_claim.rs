@@ -155,7 +155,7 @@ pub async fn a_claim_that_is_dropped_leaves_everything_as_it_was(fixture: &Fixtu
     drop(fixture.claim_new().await);
     assert_eq!(ids(&*fixture.claim_new().await), ["a", "b"]);
     let pending = EventFilter { status: Some(EventStatus::Pending), limit: 10, ..EventFilter::default() };
-    assert_eq!(fixture.store.list_events(pending).await.expect("the database is there").len(), 2);
+    assert_eq!(fixture.store.search_events(pending).await.expect("the database is there").items.len(), 2);
 }
 
 pub async fn new_and_continuing_events_are_claimed_apart(fixture: &Fixture) {

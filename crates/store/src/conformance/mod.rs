@@ -10,6 +10,8 @@
 mod accept;
 mod address;
 mod address_claim;
+mod api_key;
+mod audit;
 mod candidates;
 mod close;
 mod commit;
@@ -17,6 +19,8 @@ mod context;
 mod dead_letter;
 mod deferral;
 mod event_claim;
+mod event_search;
+mod idempotency;
 mod named_lease;
 mod publish;
 mod queue_age;
@@ -29,6 +33,7 @@ mod send_admin;
 mod send_claim;
 mod settle;
 pub(crate) mod setup;
+mod signing_key;
 mod stages;
 mod trace;
 
@@ -279,6 +284,23 @@ macro_rules! for_each_check {
             named_lease::a_lease_that_was_given_back_is_free
             named_lease::leases_of_other_names_are_others
             named_lease::of_two_at_once_one_gets_the_lease
+            api_key::a_key_comes_back_as_it_was_created
+            api_key::keys_are_listed_the_newest_first
+            api_key::a_revoked_key_stays_revoked
+            api_key::the_use_of_a_key_is_recorded_once_a_minute
+            api_key::the_making_and_the_end_of_a_key_are_recorded_without_its_secret
+            audit::each_change_of_a_row_is_recorded_with_before_and_after
+            audit::a_row_that_stays_as_it_was_is_not_recorded
+            audit::a_refused_write_is_not_recorded
+            audit::changes_are_listed_by_thing_and_by_actor
+            audit::the_oldest_changes_are_deleted
+            idempotency::a_finished_request_is_answered_again
+            idempotency::a_request_in_flight_keeps_others_away
+            idempotency::a_request_that_died_blocks_for_a_minute_and_its_late_answer_is_ignored
+            idempotency::an_abandoned_request_may_be_repeated_at_once
+            idempotency::a_key_is_forgotten_after_a_day
+            signing_key::of_several_first_keys_one_is_used
+            signing_key::a_rotated_key_signs_and_the_older_ones_stay_until_they_are_revoked
             row::rows_come_back_as_they_were_written
             row::what_a_row_does_not_name_has_its_default
             row::a_row_is_replaced_by_its_key
@@ -311,9 +333,14 @@ macro_rules! for_each_check {
             trace::a_trace_comes_in_pages_of_users
             trace::a_trace_of_one_user_tells_of_nobody_else
             trace::a_trace_of_one_user_has_the_dead_letters_of_that_user_and_of_the_event
-            trace::events_are_listed_from_both_ends
-            trace::events_are_filtered
             trace::captured_messages_are_listed_in_pages
+            event_search::events_are_listed_from_both_ends
+            event_search::events_are_filtered_by_status_and_type
+            event_search::events_of_an_aggregate_are_found
+            event_search::events_of_which_a_user_was_notified_are_found
+            event_search::events_of_a_time_are_found
+            event_search::failed_events_are_found_by_their_code
+            event_search::a_page_that_skips_much_says_where_to_go_on
             trace::the_clock_moves_as_the_fixture_says
             queue_age::where_nothing_waits_nothing_is_old
             queue_age::an_event_waits_from_its_arrival_until_its_fan_out_has_ended

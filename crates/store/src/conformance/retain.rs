@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use campanile_domain::access::audit::Actor;
 use campanile_domain::channel::Channel::{Email, Push, Sms, Websocket};
 use campanile_domain::event::transition::Step;
 use campanile_domain::event::{Failure, NewEvent};
@@ -357,7 +358,12 @@ pub async fn an_event_that_was_brought_back_stays(fixture: &Fixture) {
     fixture.advance(AGE * 2).await;
     let all = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
     assert_eq!(
-        fixture.store.replay(all, RerenderedTexts::new()).await.expect("the database is there").replayed,
+        fixture
+            .store
+            .replay(all, RerenderedTexts::new(), &Actor::AdminKey)
+            .await
+            .expect("the database is there")
+            .replayed,
         2
     );
     assert_eq!(sweep_all(fixture).await, 0);

@@ -1,5 +1,6 @@
 //! Checks access to the tables that operators write.
 
+use campanile_domain::access::audit::Actor;
 use campanile_domain::rules::row::Preference;
 use serde_json::{Value, json};
 
@@ -167,7 +168,7 @@ pub async fn a_bad_row_undoes_the_whole_put(fixture: &Fixture) {
     let [good, bad] =
         ["NEWS", "OTHER"].map(|event_type| json!({ "event_type": event_type, "title": "Same title" }));
     let rows = [good, bad].map(|row| table_row(Table::Templates, &row)).to_vec();
-    let refused = fixture.store.put_rows(Table::Templates, rows).await;
+    let refused = fixture.store.put_rows(Table::Templates, rows, &Actor::AdminKey).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     assert!(all(fixture, Table::Templates).await.is_empty());
 }
@@ -267,9 +268,18 @@ pub async fn a_deleted_row_is_gone(fixture: &Fixture) {
         let key = || table.key().iter().map(text).collect::<Vec<_>>();
         let mut other = key();
         "something else".clone_into(other.last_mut().expect("a key has columns"));
-        assert!(!fixture.store.delete_row(table, other).await.expect("the key is good"), "{table:?}");
-        assert!(fixture.store.delete_row(table, key()).await.expect("the key is good"), "{table:?}");
-        assert!(!fixture.store.delete_row(table, key()).await.expect("the key is good"), "{table:?}");
+        assert!(
+            !fixture.store.delete_row(table, other, &Actor::AdminKey).await.expect("the key is good"),
+            "{table:?}"
+        );
+        assert!(
+            fixture.store.delete_row(table, key(), &Actor::AdminKey).await.expect("the key is good"),
+            "{table:?}"
+        );
+        assert!(
+            !fixture.store.delete_row(table, key(), &Actor::AdminKey).await.expect("the key is good"),
+            "{table:?}"
+        );
         assert_eq!(all(fixture, table).await.len(), before - 1, "{table:?}");
     }
 }
@@ -286,6 +296,7 @@ pub async fn a_row_that_somebody_damaged_is_listed_as_it_is(fixture: &Fixture) {
 }
 
 pub async fn rows_of_another_table_are_refused(fixture: &Fixture) {
-    let refused = fixture.store.put_rows(Table::Recipients, vec![full_row(Table::Entities)]).await;
+    let refused =
+        fixture.store.put_rows(Table::Recipients, vec![full_row(Table::Entities)], &Actor::AdminKey).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
 }

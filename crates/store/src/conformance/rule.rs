@@ -1,5 +1,6 @@
 //! Checks the rules that engines keep in memory, and the version that shows when the rules have changed.
 
+use campanile_domain::access::audit::Actor;
 use campanile_domain::channel::Channel;
 use campanile_domain::rules::row::{Audience, Route, Selector, Setting, Template};
 use serde_json::{Value, json};
@@ -42,7 +43,7 @@ pub async fn the_version_rises_with_every_change_of_a_rule(fixture: &Fixture) {
         fixture.put(table, vec![changed]).await;
         risen("change", table).await;
         let key = key.into_iter().map(str::to_owned).collect();
-        assert!(fixture.store.delete_row(table, key).await.expect("the key is good"));
+        assert!(fixture.store.delete_row(table, key, &Actor::AdminKey).await.expect("the key is good"));
         risen("delete", table).await;
     }
     fixture.execute("UPDATE event_type_channel_routing SET priority = 'LOW' WHERE channel = 'SMS'").await;
@@ -60,7 +61,9 @@ pub async fn the_version_stays_when_no_rule_changes(fixture: &Fixture) {
         fixture.put(Table::Settings, vec![own_setting.clone()]).await;
     }
     let own_key = ["RESTAURANT", "5", "*", "SMS", "*"].map(str::to_owned).to_vec();
-    assert!(fixture.store.delete_row(Table::Settings, own_key).await.expect("the key is good"));
+    assert!(
+        fixture.store.delete_row(Table::Settings, own_key, &Actor::AdminKey).await.expect("the key is good")
+    );
     assert_eq!(version(fixture).await, before);
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use campanile_domain::access::audit::Actor;
 use campanile_domain::channel::Channel::{self, Email, Push, Sms};
 use campanile_domain::fan_out::OutboxRow;
 use campanile_domain::id::{NotificationId, SendKey, UserId, UserTypeName};
@@ -56,7 +57,7 @@ async fn in_doubt(fixture: &Fixture, id: &str, channel: Channel) -> SendJob {
 async fn resolve(fixture: &Fixture, key: SendKey, resolution: Resolution, note: Option<&str>) -> Resolved {
     fixture
         .store
-        .resolve(key, resolution, note.map(str::to_owned), InstanceId(1))
+        .resolve(key, resolution, note.map(str::to_owned), InstanceId(1), &Actor::AdminKey)
         .await
         .expect("the database is there")
 }
@@ -228,7 +229,7 @@ pub async fn what_is_settled_as_failed_has_a_dead_letter_and_may_be_replayed(fix
     assert_eq!(
         fixture
             .store
-            .replay(dead_letters, RerenderedTexts::new())
+            .replay(dead_letters, RerenderedTexts::new(), &Actor::AdminKey)
             .await
             .expect("the database is there")
             .replayed,
@@ -267,7 +268,10 @@ pub async fn of_several_persons_at_once_one_decides(fixture: &Fixture) {
         deciding.spawn(async move {
             (
                 resolution,
-                store.resolve(key, resolution, None, InstanceId(1)).await.expect("the database is there"),
+                store
+                    .resolve(key, resolution, None, InstanceId(1), &Actor::AdminKey)
+                    .await
+                    .expect("the database is there"),
             )
         });
     }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use campanile_domain::access::audit::Actor;
 use campanile_domain::channel::Channel;
 use campanile_domain::event::transition::Step;
 use campanile_domain::event::{Event, Failure, NewEvent};
@@ -199,7 +200,7 @@ impl Fixture {
     pub async fn put(&self, table: Table, rows: Vec<Value>) {
         let count = rows.len() as u64;
         let rows = rows.iter().map(|row| table_row(table, row)).collect();
-        let written = self.store.put_rows(table, rows).await.expect("the rows are good");
+        let written = self.store.put_rows(table, rows, &Actor::AdminKey).await.expect("the rows are good");
         assert_eq!(written, count);
     }
 

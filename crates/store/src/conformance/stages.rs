@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use campanile_domain::access::audit::Actor;
 use campanile_domain::channel::Channel::{self, Email, Websocket};
 use campanile_domain::event::Failure;
 use campanile_domain::event::transition::Step;
@@ -171,7 +172,11 @@ pub async fn what_a_dead_instance_left_is_traced_to_it(fixture: &Fixture) {
     let email = stages(fixture, Email).await;
     assert_eq!(email.send, Some(stamp(None, "dead")), "nobody knows when");
     assert_eq!(by(email.settle.as_ref()), Some("alive"));
-    fixture.store.resolve(job.key, Resolution::Sent, None, api.id).await.expect("the database is there");
+    fixture
+        .store
+        .resolve(job.key, Resolution::Sent, None, api.id, &Actor::AdminKey)
+        .await
+        .expect("the database is there");
     let trace = fixture.trace("a").await;
     let TracedSend { row, attempts, .. } = &trace.sends[0];
     assert_eq!(column(attempts, |attempt| attempt.instance.as_deref()), [Some("dead"), Some("api")]);

@@ -1,4 +1,4 @@
-//! Checks how traces, the list of events and captured messages are read.
+//! Checks how traces and captured messages are read.
 
 use std::time::Duration;
 
@@ -6,17 +6,13 @@ use campanile_domain::channel::Channel::{Email, Sms, Websocket};
 use campanile_domain::event::transition::Step;
 use campanile_domain::id::UserRef;
 use campanile_domain::send::SendState;
-use campanile_domain::status::{EventStatus, ProcessedStatus, SendStatus};
+use campanile_domain::status::{ProcessedStatus, SendStatus};
 use campanile_domain::time::{Timestamp, between};
 use serde_json::json;
 
 use super::Fixture;
-use super::setup::{
-    claimed, column, customer, event, event_id, found, of_type, outcome, row, rows, step_of, summary, user,
-};
-use crate::{
-    Capture, EventFilter, FanOutStep, ListedEvent, OutboxView, SendJob, Settlement, Table, Trace, TraceFilter,
-};
+use super::setup::{claimed, column, customer, event, event_id, outcome, rows, step_of, summary, user};
+use crate::{Capture, FanOutStep, OutboxView, SendJob, Settlement, Table, Trace, TraceFilter};
 
 async fn trace(fixture: &Fixture, filter: TraceFilter) -> Trace {
     fixture.store.trace(&event_id("a"), filter).await.expect("it is there").expect("the event is there")
@@ -189,60 +185,6 @@ pub async fn what_somebody_damaged_is_shown_as_it_is_stored(fixture: &Fixture) {
     assert_eq!(json!(trace.decisions), decisions);
     let captured = fixture.store.list_captured(None, 0, 10).await.expect("the database is there");
     assert_eq!(json!(captured[0].channel), json!("FAX"));
-}
-
-async fn list(fixture: &Fixture, filter: EventFilter) -> Vec<ListedEvent> {
-    fixture.store.list_events(filter).await.expect("the database is there")
-}
-
-pub async fn events_are_listed_from_both_ends(fixture: &Fixture) {
-    fixture.accept(&["c", "a", "b", "e", "d"].map(event)).await;
-    for (newest_first, expected) in [(false, ["c", "a", "b", "e", "d"]), (true, ["d", "e", "b", "a", "c"])] {
-        let mut listed = Vec::new();
-        let mut after = None;
-        loop {
-            let page =
-                list(fixture, EventFilter { after, newest_first, limit: 2, ..EventFilter::default() }).await;
-            let Some(last) = page.last() else { break };
-            after = Some(last.id.0);
-            listed.extend(page.into_iter().map(|event| event.row.event_id.to_string()));
-            assert!(listed.len() <= expected.len(), "{listed:?}");
-        }
-        assert_eq!(listed, expected);
-    }
-}
-
-pub async fn events_are_filtered(fixture: &Fixture) {
-    fixture.published(&event("published"), &[row("published", &customer("42"), Email)]).await;
-    fixture.accept(&[event("pending"), of_type("news", "NEWS"), of_type("processed", "NEWS")]).await;
-    let claim = fixture.claim_new().await;
-    let step = step_of(found(&*claim, "processed"), Step::Finished(summary(0)));
-    fixture.commit(claim, vec![step], vec![]).await;
-    let ids = async |status: Option<EventStatus>, event_type: Option<&str>| {
-        let event_type = event_type.map(str::to_owned);
-        let rows =
-            list(fixture, EventFilter { status, event_type, limit: 10, ..EventFilter::default() }).await;
-        column(&rows, |event| event.row.event_id.to_string())
-    };
-    assert_eq!(ids(None, None).await, ["published", "pending", "news", "processed"]);
-    assert_eq!(ids(Some(EventStatus::Pending), None).await, ["pending", "news"]);
-    assert_eq!(ids(None, Some("NEWS")).await, ["news", "processed"]);
-    assert_eq!(ids(Some(EventStatus::Processed), Some("NEWS")).await, ["processed"]);
-    assert!(ids(Some(EventStatus::Failed), None).await.is_empty());
-    for (id, event_type, status) in [
-        ("failed", "NEWS", "FAILED"),
-        ("failed order", "ORDER_CREATED", "FAILED"),
-        ("off", "NEWS", "CANCELLED"),
-    ] {
-        fixture.accept(&[of_type(id, event_type)]).await;
-        fixture
-            .execute(&format!("UPDATE event_outbox SET status = '{status}' WHERE event_id = '{id}'"))
-            .await;
-    }
-    assert_eq!(ids(Some(EventStatus::Failed), None).await, ["failed", "failed order"]);
-    assert_eq!(ids(Some(EventStatus::Failed), Some("NEWS")).await, ["failed"]);
-    assert_eq!(ids(Some(EventStatus::Cancelled), Some("NEWS")).await, ["off"]);
-    assert_eq!(ids(Some(EventStatus::Published), None).await, ["published"]);
 }
 
 pub async fn captured_messages_are_listed_in_pages(fixture: &Fixture) {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use campanile_domain::access::audit::Actor;
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::Lane;
 use campanile_domain::queue::Queue;
@@ -12,9 +13,9 @@ use campanile_domain::time::Timestamp;
 use tokio_postgres::Row;
 
 use super::transaction::Transaction;
-use super::{Params, Postgres, outbox, read, statement};
+use super::{Params, Postgres, audit, outbox, read, statement};
 use crate::columns::Columns;
-use crate::dead_letter::{FailedRow, failed_row, listed_dead_letter, replayable};
+use crate::dead_letter::{FailedRow, failed_row, listed_dead_letter, replayable, replayed};
 use crate::{DeadLetterFilter, DeadLetterStore, ListedDeadLetter, Replayed, RerenderedTexts, StoreError};
 
 #[async_trait]
@@ -28,6 +29,7 @@ impl DeadLetterStore for Postgres {
         &self,
         filter: DeadLetterFilter,
         rerendered: RerenderedTexts,
+        actor: &Actor,
     ) -> Result<Replayed, StoreError> {
         let filter = DeadLetterFilter { replayed: false, ..filter };
         let transaction = self.begin().await?;
@@ -35,7 +37,7 @@ impl DeadLetterStore for Postgres {
         transaction.query(statement::LOCK_REPLAY, &[]).await?;
         let dead_letters: Vec<DeadLetter> =
             matching(&transaction, &filter).await?.iter().map(replayable).collect::<Result<_, _>>()?;
-        let replayed = replay(&transaction, &dead_letters, &rerendered, filter.limit).await?;
+        let replayed = replay(&transaction, &dead_letters, &rerendered, filter.limit, actor).await?;
         transaction.commit().await?;
         Ok(replayed)
     }
@@ -63,8 +65,10 @@ async fn replay(
     dead_letters: &[DeadLetter],
     rerendered: &RerenderedTexts,
     limit: usize,
+    actor: &Actor,
 ) -> Result<Replayed, StoreError> {
     let mut result = Replayed::default();
+    let mut records = Vec::new();
     // By event, because a chunk is read faster if its rows are adjacent.
     let mut waiting: HashMap<&str, Waiting> = HashMap::new();
     for dead_letter in dead_letters {
@@ -73,6 +77,7 @@ async fn replay(
         match replay_dead_letter(transaction, dead_letter, rerendered, waiting).await? {
             Ok(()) => {
                 transaction.execute(statement::MARK_REPLAYED, &[&dead_letter.id]).await?;
+                records.push(replayed(dead_letter));
                 result.replayed += 1;
             }
             Err(Skipped(why)) => result.skipped.push((dead_letter.id, why)),
@@ -81,6 +86,7 @@ async fn replay(
     for rows in waiting.into_values() {
         outbox::insert_chunks(transaction, rows).await?;
     }
+    audit::insert(transaction, actor, &records).await?;
     result.next =
         dead_letters.last().filter(|_| dead_letters.len() >= limit).map(|dead_letter| dead_letter.id);
     Ok(result)

@@ -1,7 +1,9 @@
 //! The PostgreSQL back end: any number of engines use one database. A claim locks its rows and skips rows that other
 //! claims hold. Batches are passed as arrays. Statements that do not depend on one another are sent together.
 
+mod api_key;
 mod audience;
+mod audit;
 mod claim_watermark;
 mod columns;
 mod commit;
@@ -11,6 +13,7 @@ mod dead_letter;
 mod event;
 mod examine;
 mod fan_out;
+mod idempotency;
 mod instance;
 mod listen;
 mod migrate;
@@ -23,6 +26,7 @@ mod row;
 mod send;
 mod send_admin;
 mod settle;
+mod signing_key;
 mod statement;
 #[cfg(feature = "conformance")]
 pub mod test_database;

@@ -4,25 +4,32 @@
 use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
+use campanile_domain::access::audit::{Actor, AuditEntry};
 use campanile_domain::rules::RuleRows;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio_postgres::types::ToSql;
 
 use super::transaction::Transaction;
-use super::{Postgres, read, statement};
+use super::{Postgres, audit, read, statement};
 use crate::error::explained;
 use crate::row::{self, Description, Kind};
 use crate::{RowFilter, RowPage, RowStore, StoreError, Table, TableRow};
 
 #[async_trait]
 impl RowStore for Postgres {
-    async fn put_rows(&self, table: Table, rows: Vec<TableRow>) -> Result<u64, StoreError> {
+    async fn put_rows(&self, table: Table, rows: Vec<TableRow>, actor: &Actor) -> Result<u64, StoreError> {
         self.check_not_a_view(table).await?;
         let count = rows.len() as u64;
         let rows = last_of_each_key(table.key(), row::objects(table, rows).await?);
         let rows = Value::Array(rows.into_iter().map(Value::Object).collect());
-        self.execute(&upsert(table.description()), &[&rows]).await?;
+        let transaction = self.begin().await?;
+        let before = transaction.query(&locking(table.description()), &[&rows]).await?;
+        let before = before.iter().map(read::object).collect::<Result<_, _>>()?;
+        transaction.execute(&upsert(table.description()), &[&rows]).await?;
+        let changes = row::on_blocking_thread(move || changes(table, before, rows)).await?;
+        audit::insert(&transaction, actor, &changes).await?;
+        transaction.commit().await?;
         Ok(count)
     }
 
@@ -38,10 +45,16 @@ impl RowStore for Postgres {
         })
     }
 
-    async fn delete_row(&self, table: Table, key: Vec<String>) -> Result<bool, StoreError> {
+    async fn delete_row(&self, table: Table, key: Vec<String>, actor: &Actor) -> Result<bool, StoreError> {
         self.check_not_a_view(table).await?;
         let params: Vec<&(dyn ToSql + Sync)> = key.iter().map(|value| value as _).collect();
-        Ok(self.execute(&deletion(table.description()), &params).await? > 0)
+        let transaction = self.begin().await?;
+        let rows = transaction.query(&deletion(table.description()), &params).await?;
+        let Some(deleted) = rows.first() else { return Ok(false) };
+        let change = row::change(table, Some(read::object(deleted)?), None);
+        audit::insert(&transaction, actor, change.as_slice()).await?;
+        transaction.commit().await?;
+        Ok(true)
     }
 
     async fn rule_version(&self) -> Result<i64, StoreError> {
@@ -111,6 +124,18 @@ async fn all_rows<T: DeserializeOwned>(snapshot: &Transaction, table: Table) -> 
     read::valid_rows(description.table, description.key, &rows)
 }
 
+/// The records of the rows that a write changed.
+fn changes(table: Table, before: Vec<Map<String, Value>>, after: Value) -> Vec<AuditEntry> {
+    let mut before: HashMap<Vec<String>, Map<String, Value>> =
+        before.into_iter().map(|row| (row::key_values(table, &row), row)).collect();
+    let Value::Array(after) = after else { return Vec::new() };
+    let change = |row: Value| match row {
+        Value::Object(row) => row::change(table, before.remove(&row::key_values(table, &row)), Some(row)),
+        _ => None,
+    };
+    after.into_iter().filter_map(change).collect()
+}
+
 /// Keeps the last of several rows with the same key, because one statement can't write a row twice.
 fn last_of_each_key(key: &[&str], rows: Vec<Map<String, Value>>) -> Vec<Map<String, Value>> {
     let mut last: HashMap<String, usize> = HashMap::new();
@@ -162,7 +187,37 @@ pub(super) fn deletion(description: &Description) -> String {
         .enumerate()
         .map(|(index, name)| format!("\"{name}\" = ${}", index + 1))
         .collect();
-    format!("DELETE FROM campanile.{} WHERE {}", description.table, by_key.join(" AND "))
+    let (table, names) = (description.table, shown_columns(description, ""));
+    format!("DELETE FROM campanile.{table} WHERE {} RETURNING {names}", by_key.join(" AND "))
+}
+
+/// The statement that reads and locks the rows that a write is about to replace, in key order like the write. The rows
+/// to write are its parameter.
+pub(super) fn locking(description: &Description) -> String {
+    let key_of = |of: &str| {
+        let names: Vec<String> = description.key.iter().map(|name| format!("{of}.\"{name}\"")).collect();
+        names.join(", ")
+    };
+    let typed: Vec<String> = description.key.iter().map(|name| format!("\"{name}\" text")).collect();
+    format!(
+        "SELECT {} FROM json_to_recordset($1::json) AS n ({}) JOIN campanile.{} t ON ({}) = ({})
+         ORDER BY {} FOR UPDATE OF t",
+        shown_columns(description, "t."),
+        typed.join(", "),
+        description.table,
+        key_of("t"),
+        key_of("n"),
+        key_of("t"),
+    )
+}
+
+/// All columns of a table, such that each has the JSON that it had when it was written.
+fn shown_columns(description: &Description, of: &str) -> String {
+    let shown = |(name, kind): &(&str, Kind)| match kind {
+        Kind::Json => format!("to_json({of}\"{name}\") AS \"{name}\""),
+        Kind::Text | Kind::Number | Kind::Flag => format!("{of}\"{name}\""),
+    };
+    description.columns.iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
 /// Sorts by bytes, whatever collation the columns of a view have.
@@ -171,11 +226,6 @@ pub(super) fn listing(
     filter: &RowFilter,
 ) -> (String, Vec<Box<dyn ToSql + Sync + Send>>) {
     let kind_of = |name: &str| description.columns.iter().find(|(n, _)| *n == name).map(|(_, kind)| *kind);
-    let names = description.columns.iter().map(|(name, kind)| match kind {
-        Kind::Json => format!("to_json(\"{name}\") AS \"{name}\""),
-        Kind::Text | Kind::Number | Kind::Flag => format!("\"{name}\""),
-    });
-    let names: Vec<String> = names.collect();
     let mut conditions: Vec<String> = Vec::new();
     let mut params: Vec<Box<dyn ToSql + Sync + Send>> = Vec::new();
     for (name, value) in &filter.columns {
@@ -200,7 +250,7 @@ pub(super) fn listing(
         if conditions.is_empty() { String::new() } else { format!("WHERE {} ", conditions.join(" AND ")) };
     let sql = format!(
         "SELECT {} FROM campanile.{} {conditions}ORDER BY {} LIMIT ${}",
-        names.join(", "),
+        shown_columns(description, ""),
         description.table,
         ordered.join(", "),
         params.len()

@@ -1,16 +1,17 @@
 //! Lists sends page by page, and resolves sends in doubt.
 
 use async_trait::async_trait;
+use campanile_domain::access::audit::Actor;
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::Priority;
 use campanile_domain::status::SendStatus;
 use campanile_domain::time::Timestamp;
 
 use super::transaction::Transaction;
-use super::{Params, Postgres, read, settle, statement};
+use super::{Params, Postgres, audit, read, settle, statement};
 use crate::columns::Columns;
 use crate::decode;
-use crate::send_admin::{SendOrder, SendToResolve, scanned_send};
+use crate::send_admin::{SendOrder, SendToResolve, decision, scanned_send};
 use crate::{InstanceId, Resolution, Resolved, SendAdminStore, SendFilter, SendPage, StoreError};
 
 const NO_ID: &str = "00000000-0000-0000-0000-000000000000";
@@ -45,6 +46,7 @@ impl SendAdminStore for Postgres {
         resolution: Resolution,
         note: Option<String>,
         instance: InstanceId,
+        actor: &Actor,
     ) -> Result<Resolved, StoreError> {
         let transaction = self.begin().await?;
         let Some(send) = find(&transaction, key).await? else { return Ok(Resolved::Unknown) };
@@ -52,6 +54,7 @@ impl SendAdminStore for Postgres {
             return Ok(Resolved::NotInDoubt(send.status));
         }
         resolve(&transaction, &send, resolution, note.as_deref(), instance).await?;
+        audit::insert(&transaction, actor, &[decision(key, resolution, note.as_deref())]).await?;
         transaction.commit().await?;
         Ok(Resolved::Done)
     }

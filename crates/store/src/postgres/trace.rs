@@ -2,14 +2,15 @@
 
 use async_trait::async_trait;
 use campanile_domain::id::{EventId, UserRef};
+use campanile_domain::priority::Lane;
 use campanile_domain::status::EventStatus;
+use campanile_domain::time::Timestamp;
 use tokio_postgres::types::ToSql;
 
 use super::transaction::Transaction;
-use super::{Params, Postgres, statement};
-use crate::{
-    CapturedRow, DeadLetterRow, EventFilter, ListedEvent, StoreError, Trace, TraceFilter, TraceStore,
-};
+use super::{Params, Postgres, read, statement};
+use crate::event_search::{ArrivalSearch, EventIndex, scanned_event};
+use crate::{CapturedRow, DeadLetterRow, EventFilter, EventPage, StoreError, Trace, TraceFilter, TraceStore};
 use crate::{dead_letter, decode, send_row, trace};
 
 #[async_trait]
@@ -19,15 +20,28 @@ impl TraceStore for Postgres {
         trace_of(&snapshot, event_id.as_str(), &filter).await
     }
 
-    async fn list_events(&self, filter: EventFilter) -> Result<Vec<ListedEvent>, StoreError> {
-        let after = filter.after.unwrap_or(if filter.newest_first { i64::MAX } else { 0 });
-        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&after, &limit];
-        if let Some(event_type) = &filter.event_type {
-            params.push(event_type);
-        }
-        let sql = listing(filter.status, filter.event_type.is_some(), filter.newest_first);
-        self.query(&sql, &params).await?.iter().map(trace::listed_event).collect()
+    async fn search_events(&self, filter: EventFilter) -> Result<EventPage, StoreError> {
+        let index = filter.index();
+        let sql = search(index, filter.newest_first);
+        let limit = i64::try_from(filter.scan_limit()).unwrap_or(i64::MAX);
+        let rows = if let Some(user) = &filter.user {
+            let (low, high) = filter.notification_range();
+            let (user_type, user_id) = (user.user_type.as_str(), user.user_id.as_str());
+            self.query(&sql, &[&low, &high, &limit, &user_type, &user_id]).await?
+        } else {
+            let (low, high) = self.range(&filter).await?;
+            let mut params: Vec<&(dyn ToSql + Sync)> = vec![&low, &high, &limit];
+            match (index, &filter.event_type, &filter.aggregate) {
+                (EventIndex::Type, Some(event_type), _) => params.push(event_type),
+                (EventIndex::Aggregate, _, Some((aggregate_type, aggregate_id))) => {
+                    params.extend([aggregate_type as &(dyn ToSql + Sync), aggregate_id]);
+                }
+                _ => {}
+            }
+            self.query(&sql, &params).await?
+        };
+        let scanned = rows.iter().map(|row| scanned_event(index, row)).collect::<Result<_, _>>()?;
+        Ok(filter.page(scanned))
     }
 
     async fn list_captured(
@@ -47,28 +61,74 @@ impl TraceStore for Postgres {
     }
 }
 
-/// Events in the order of their arrival, or in the opposite order. Each status has its own statement, because a partial
-/// index is used only if its condition is in the text: `event_outbox_failed`, `event_outbox_cancelled`,
-/// `event_outbox_open`. A search by type uses `event_outbox_type`. Few events have failed or are cancelled, so there
-/// the type is only a filter. All other searches use the primary key.
-pub(super) fn listing(status: Option<EventStatus>, of_type: bool, newest_first: bool) -> String {
-    let status_is = status.map(|status| format!(" AND status = '{}'", status.as_str())).unwrap_or_default();
-    let type_is = match status {
-        _ if !of_type => "",
-        Some(EventStatus::Failed | EventStatus::Cancelled) => " AND event_type || '' = $3",
-        Some(EventStatus::Pending | EventStatus::Published | EventStatus::Processed) | None => {
-            " AND event_type = $3"
+impl Postgres {
+    /// The range of arrival numbers to read, both exclusive.
+    async fn range(&self, filter: &EventFilter) -> Result<(i64, i64), StoreError> {
+        let (mut low, mut high) = filter.range();
+        let (since, until) = filter.arrival();
+        if let Some(since) = since {
+            low = low.max(self.first_from(since).await? - 1);
         }
+        if let Some(until) = until {
+            high = high.min(self.first_from(until).await?);
+        }
+        Ok((low, high))
+    }
+
+    /// The number of the first event that arrived from this time on.
+    async fn first_from(&self, time: Timestamp) -> Result<i64, StoreError> {
+        let rows = self.query(statement::LAST_EVENT, &[]).await?;
+        let last = rows.first().map(|row| read::get(row, "id")).transpose()?;
+        let mut search = ArrivalSearch::new(time, last.unwrap_or_default());
+        while let Some(probe) = search.probe() {
+            let rows = self.query(statement::NEXT_EVENT, &[&probe]).await?;
+            let found = |row| Ok::<_, StoreError>((read::get(row, "id")?, read::get(row, "created_at")?));
+            search.record(probe, rows.first().map(found).transpose()?);
+        }
+        Ok(search.first())
+    }
+}
+
+const COLUMNS: &str = "e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.priority, e.status, \
+    e.retry_count, e.last_error, e.occurred_at, e.created_at, e.published_at, e.processed_at";
+
+/// The statement that follows this index. Each status has its own text, because a partial index is used only if its
+/// condition is in the text.
+pub(super) fn search(index: EventIndex, newest_first: bool) -> String {
+    let order = if newest_first { " DESC" } else { "" };
+    let by_arrival = |condition: &str| {
+        format!(
+            "SELECT {COLUMNS} FROM campanile.event_outbox e
+             WHERE {condition}e.id > $1 AND e.id < $2
+             ORDER BY e.id{order} LIMIT $3"
+        )
     };
-    let (beyond, order) = if newest_first { ('<', " DESC") } else { ('>', "") };
-    format!(
-        "SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM campanile.event_outbox
-         WHERE id {beyond} $1{status_is}{type_is}
-         ORDER BY id{order}
-         LIMIT $2"
-    )
+    match index {
+        EventIndex::Arrival => by_arrival(""),
+        EventIndex::Type => by_arrival("e.event_type = $4 AND "),
+        EventIndex::Aggregate => by_arrival("e.aggregate_type = $4 AND e.aggregate_id = $5 AND "),
+        EventIndex::User => format!(
+            "SELECT {COLUMNS}, n.id AS notification_id
+             FROM campanile.notification n JOIN campanile.event_outbox e ON e.event_id = n.event_id
+             WHERE n.user_type = $4 AND n.user_id = $5 AND n.id > $1 AND n.id < $2
+             ORDER BY n.id{order} LIMIT $3"
+        ),
+        // Pending events are indexed by lane, and those that have begun separately.
+        EventIndex::Status(EventStatus::Pending) => {
+            let parts = ["IS NULL", "IS NOT NULL"].into_iter().flat_map(|cursor| {
+                Lane::ALL.map(|lane| {
+                    let condition = format!(
+                        "e.status = 'PENDING' AND e.fan_out_cursor {cursor} AND e.lane = {} AND ",
+                        lane.number()
+                    );
+                    format!("({})", by_arrival(&condition))
+                })
+            });
+            let parts: Vec<String> = parts.collect();
+            format!("{} ORDER BY id{order} LIMIT $3", parts.join(" UNION ALL "))
+        }
+        EventIndex::Status(status) => by_arrival(&format!("e.status = '{}' AND ", status.as_str())),
+    }
 }
 
 async fn trace_of(

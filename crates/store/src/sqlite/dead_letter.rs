@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use campanile_domain::access::audit::Actor;
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::Lane;
 use campanile_domain::queue::Queue;
@@ -12,9 +13,9 @@ use campanile_domain::time;
 use rusqlite::{Row, ToSql, named_params};
 
 use super::session::Session;
-use super::{Sqlite, outbox, statement};
+use super::{Sqlite, audit, outbox, statement};
 use crate::columns::Columns;
-use crate::dead_letter::{FailedRow, failed_row, listed_dead_letter, replayable};
+use crate::dead_letter::{FailedRow, failed_row, listed_dead_letter, replayable, replayed};
 use crate::{DeadLetterFilter, DeadLetterStore, ListedDeadLetter, Replayed, RerenderedTexts, StoreError};
 
 #[async_trait]
@@ -27,9 +28,11 @@ impl DeadLetterStore for Sqlite {
         &self,
         filter: DeadLetterFilter,
         rerendered: RerenderedTexts,
+        actor: &Actor,
     ) -> Result<Replayed, StoreError> {
         let filter = DeadLetterFilter { replayed: false, ..filter };
-        self.write(move |session, now| replay(session, now, &filter, &rerendered)).await
+        let actor = actor.clone();
+        self.write(move |session, now| replay(session, now, &filter, &rerendered, &actor)).await
     }
 }
 
@@ -67,6 +70,7 @@ fn replay(
     now: &str,
     filter: &DeadLetterFilter,
     rerendered: &RerenderedTexts,
+    actor: &Actor,
 ) -> Result<Replayed, StoreError> {
     let dead_letters = matching(session, filter, |row| replayable(row))?;
     let mut result = Replayed::default();
@@ -76,6 +80,7 @@ fn replay(
             Ok(()) => {
                 let params = named_params! { ":id": dead_letter.id, ":now": now };
                 session.change(statement::MARK_REPLAYED, params)?;
+                audit::insert(session, now, actor, &replayed(dead_letter))?;
                 result.replayed += 1;
             }
             Err(Skipped(why)) => result.skipped.push((dead_letter.id, why)),

@@ -1,7 +1,9 @@
 //! SQLite: one file, one engine. One thread writes, and commits the work of many callers together. Readers have their
 //! own connections and never wait for the writer.
 
+mod api_key;
 mod audience;
+mod audit;
 mod claimed_events;
 mod columns;
 mod context;
@@ -9,6 +11,7 @@ mod dead_letter;
 mod event;
 mod examine;
 mod fan_out;
+mod idempotency;
 mod instance;
 pub mod lock;
 mod named_lease;
@@ -21,6 +24,7 @@ mod send;
 mod send_admin;
 mod session;
 mod settle;
+mod signing_key;
 mod statement;
 #[cfg(feature = "conformance")]
 pub mod test_database;

@@ -1,29 +1,36 @@
 //! Access to the tables that operators write. The SQL is generated from the description of each table.
 
 use async_trait::async_trait;
+use campanile_domain::access::audit::Actor;
 use campanile_domain::rules::RuleRows;
 use rusqlite::params_from_iter;
 use rusqlite::types::Value as Sql;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::session::Session;
-use super::{Sqlite, read, statement};
+use super::{Sqlite, audit, read, statement};
 use crate::row::{self, Description, Kind};
 use crate::{RowFilter, RowPage, RowStore, StoreError, Table, TableRow};
 
 #[async_trait]
 impl RowStore for Sqlite {
-    async fn put_rows(&self, table: Table, rows: Vec<TableRow>) -> Result<u64, StoreError> {
+    async fn put_rows(&self, table: Table, rows: Vec<TableRow>, actor: &Actor) -> Result<u64, StoreError> {
         let rows = row::objects(table, rows).await?;
-        self.write(move |session, _| {
+        let actor = actor.clone();
+        self.write(move |session, now| {
             let description = table.description();
             let mut statement = session.prepare_cached(&upsert(description))?;
-            for row in &rows {
+            let count = rows.len() as u64;
+            for row in rows {
+                let before = find(session, description, &row::key_values(table, &row))?;
                 let values = description.columns.iter().map(|(name, kind)| sql_value(row.get(*name), *kind));
                 statement.execute(params_from_iter(values))?;
+                if let Some(change) = row::change(table, before, Some(row)) {
+                    audit::insert(session, now, &actor, &change)?;
+                }
             }
-            Ok(rows.len() as u64)
+            Ok(count)
         })
         .await
     }
@@ -45,10 +52,15 @@ impl RowStore for Sqlite {
         .await
     }
 
-    async fn delete_row(&self, table: Table, key: Vec<String>) -> Result<bool, StoreError> {
-        self.write(move |session, _| {
-            let sql = deletion(table.description());
-            Ok(session.prepare_cached(&sql)?.execute(params_from_iter(key))? > 0)
+    async fn delete_row(&self, table: Table, key: Vec<String>, actor: &Actor) -> Result<bool, StoreError> {
+        let actor = actor.clone();
+        self.write(move |session, now| {
+            let description = table.description();
+            let before = find(session, description, &key)?;
+            session.prepare_cached(&deletion(description))?.execute(params_from_iter(key))?;
+            let Some(change) = row::change(table, before, None) else { return Ok(false) };
+            audit::insert(session, now, &actor, &change)?;
+            Ok(true)
         })
         .await
     }
@@ -76,6 +88,17 @@ impl RowStore for Sqlite {
     }
 }
 
+/// The row with this key, as it is stored.
+fn find(
+    session: &Session,
+    description: &Description,
+    key: &[String],
+) -> Result<Option<Map<String, Value>>, StoreError> {
+    let mut statement = session.prepare_cached(&by_key(description))?;
+    let mut rows = statement.query(params_from_iter(key))?;
+    rows.next()?.map(read::object).transpose()
+}
+
 fn valid_rows<T: DeserializeOwned>(session: &Session, table: Table, sql: &str) -> Result<Vec<T>, StoreError> {
     let Description { table, key, .. } = table.description();
     read::valid_rows(session, table, key, sql, &[])
@@ -100,8 +123,18 @@ pub(super) fn upsert(description: &Description) -> String {
 }
 
 pub(super) fn deletion(description: &Description) -> String {
+    format!("DELETE FROM {} WHERE {}", description.table, has_key(description))
+}
+
+/// The statement that reads the row of a key.
+pub(super) fn by_key(description: &Description) -> String {
+    let names: Vec<String> = description.columns.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+    format!("SELECT {} FROM {} WHERE {}", names.join(", "), description.table, has_key(description))
+}
+
+fn has_key(description: &Description) -> String {
     let by_key: Vec<String> = description.key.iter().map(|name| format!("\"{name}\" = ?")).collect();
-    format!("DELETE FROM {} WHERE {}", description.table, by_key.join(" AND "))
+    by_key.join(" AND ")
 }
 
 /// The statement that lists rows in key order, with its parameters. If the key begins with the filtered columns, SQLite

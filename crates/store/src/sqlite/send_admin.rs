@@ -1,6 +1,7 @@
 //! Lists sends page by page, and resolves sends in doubt.
 
 use async_trait::async_trait;
+use campanile_domain::access::audit::Actor;
 use campanile_domain::id::SendKey;
 use campanile_domain::priority::Priority;
 use campanile_domain::status::SendStatus;
@@ -8,10 +9,10 @@ use rusqlite::named_params;
 use serde_json::json;
 
 use super::session::Session;
-use super::{Sqlite, settle, statement};
+use super::{Sqlite, audit, settle, statement};
 use crate::columns::Columns;
 use crate::decode;
-use crate::send_admin::{ScannedSend, SendOrder, SendToResolve, scanned_send};
+use crate::send_admin::{ScannedSend, SendOrder, SendToResolve, decision, scanned_send};
 use crate::{InstanceId, Resolution, Resolved, SendAdminStore, SendFilter, SendPage, StoreError};
 
 #[async_trait]
@@ -26,13 +27,16 @@ impl SendAdminStore for Sqlite {
         resolution: Resolution,
         note: Option<String>,
         instance: InstanceId,
+        actor: &Actor,
     ) -> Result<Resolved, StoreError> {
+        let actor = actor.clone();
         self.write(move |session, now| {
             let Some(send) = find(session, key)? else { return Ok(Resolved::Unknown) };
             if send.status != SendStatus::InDoubt {
                 return Ok(Resolved::NotInDoubt(send.status));
             }
             resolve(session, now, &send, resolution, note.as_deref(), instance)?;
+            audit::insert(session, now, &actor, &decision(key, resolution, note.as_deref()))?;
             Ok(Resolved::Done)
         })
         .await

@@ -89,6 +89,8 @@ statements! {
     REPLAY_SEND = "dead_letter/replay_send";
     UPDATE_ROW_TEXT = "dead_letter/update_row_text";
 
+    LAST_EVENT = "trace/last_event";
+    NEXT_EVENT = "trace/next_event";
     LIST_CAPTURED = "trace/list_captured";
     LIST_CAPTURED_OF_EVENT = "trace/list_captured_of_event";
     TRACE_DEAD_LETTERS = "trace/trace_dead_letters";
@@ -137,4 +139,28 @@ statements! {
     RULE_VERSION = "rule/rule_version";
 
     DATABASE_IDENTITY = "database/database_identity";
+
+    INSERT_API_KEY = "api_key/insert_api_key";
+    FIND_API_KEY = "api_key/find_api_key";
+    LIST_API_KEYS = "api_key/list_api_keys";
+    REVOKE_API_KEY = "api_key/revoke_api_key";
+    RECORD_API_KEY_USE = "api_key/record_use";
+
+    INSERT_AUDIT = "audit/insert_audit";
+    LIST_AUDIT = "audit/list_audit";
+    LIST_AUDIT_OF_TYPE = "audit/list_audit_of_type";
+    LIST_AUDIT_OF_OBJECT = "audit/list_audit_of_object";
+    LIST_AUDIT_OF_ACTOR = "audit/list_audit_of_actor";
+    DELETE_OLD_AUDIT = "audit/delete_old_audit";
+
+    BEGIN_REQUEST = "idempotency/begin_request";
+    TAKEN_IDEMPOTENCY_KEY = "idempotency/taken_key";
+    FINISH_REQUEST = "idempotency/finish_request";
+    ABANDON_REQUEST = "idempotency/abandon_request";
+    DELETE_OLD_IDEMPOTENCY_KEYS = "idempotency/delete_old_keys";
+
+    INSERT_FIRST_SIGNING_KEY = "signing_key/insert_first_key";
+    LIST_SIGNING_KEYS = "signing_key/list_signing_keys";
+    INSERT_SIGNING_KEY = "signing_key/insert_signing_key";
+    DELETE_OLDER_SIGNING_KEYS = "signing_key/delete_older_keys";
 }

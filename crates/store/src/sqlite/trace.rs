@@ -2,14 +2,16 @@
 
 use async_trait::async_trait;
 use campanile_domain::id::{EventId, UserRef};
+use campanile_domain::priority::Lane;
 use campanile_domain::status::EventStatus;
-use rusqlite::{ToSql, named_params};
+use campanile_domain::time::Timestamp;
+use rusqlite::{Row, ToSql, named_params};
 
 use super::session::Session;
 use super::{Sqlite, statement};
-use crate::{
-    CapturedRow, DeadLetterRow, EventFilter, ListedEvent, StoreError, Trace, TraceFilter, TraceStore,
-};
+use crate::columns::Columns;
+use crate::event_search::{ArrivalSearch, EventIndex, ScannedEvent, scanned_event};
+use crate::{CapturedRow, DeadLetterRow, EventFilter, EventPage, StoreError, Trace, TraceFilter, TraceStore};
 use crate::{dead_letter, decode, send_row, trace};
 
 #[async_trait]
@@ -19,18 +21,8 @@ impl TraceStore for Sqlite {
         self.read(move |session| trace_of(session, &event_id, &filter)).await
     }
 
-    async fn list_events(&self, filter: EventFilter) -> Result<Vec<ListedEvent>, StoreError> {
-        self.read(move |session| {
-            let start = if filter.newest_first { i64::MAX } else { 0 };
-            let (after, limit) = (filter.after.unwrap_or(start), filter.limit);
-            let mut params: Vec<(&str, &dyn ToSql)> = vec![(":after", &after), (":limit", &limit)];
-            if let Some(event_type) = &filter.event_type {
-                params.push((":event_type", event_type));
-            }
-            let sql = listing(filter.status, filter.event_type.is_some(), filter.newest_first);
-            session.all(&sql, &params[..], |row| trace::listed_event(row))
-        })
-        .await
+    async fn search_events(&self, filter: EventFilter) -> Result<EventPage, StoreError> {
+        self.read(move |session| Ok(filter.page(scan(session, &filter)?))).await
     }
 
     async fn list_captured(
@@ -52,28 +44,99 @@ impl TraceStore for Sqlite {
     }
 }
 
-/// Events in the order of their arrival, or in the opposite order. Each status has its own statement, because a partial
-/// index is used only if its condition is in the text: `event_outbox_failed`, `event_outbox_cancelled`,
-/// `event_outbox_open`. A search by type uses `event_outbox_type`. Few events have failed or are cancelled, so there
-/// the type is only a filter. All other searches use the primary key.
-pub(super) fn listing(status: Option<EventStatus>, of_type: bool, newest_first: bool) -> String {
-    let status_is = status.map(|status| format!(" AND status = '{}'", status.as_str())).unwrap_or_default();
-    let type_is = match status {
-        _ if !of_type => "",
-        Some(EventStatus::Failed | EventStatus::Cancelled) => " AND +event_type = :event_type",
-        Some(EventStatus::Pending | EventStatus::Published | EventStatus::Processed) | None => {
-            " AND event_type = :event_type"
+fn scan(session: &Session, filter: &EventFilter) -> Result<Vec<ScannedEvent>, StoreError> {
+    let (index, limit) = (filter.index(), filter.scan_limit());
+    let sql = search(index, filter.newest_first);
+    let read = |row: &Row| scanned_event(index, row);
+    if let Some(user) = &filter.user {
+        let (low, high) = filter.notification_range();
+        let params = named_params! {
+            ":user_type": user.user_type.as_str(), ":user_id": user.user_id.as_str(), ":low": low.to_string(),
+            ":high": high.to_string(), ":limit": limit,
+        };
+        return session.all(&sql, params, read);
+    }
+    let (low, high) = range(session, filter)?;
+    let mut params: Vec<(&str, &dyn ToSql)> = vec![(":low", &low), (":high", &high), (":limit", &limit)];
+    match (index, &filter.event_type, &filter.aggregate) {
+        (EventIndex::Type, Some(event_type), _) => params.push((":event_type", event_type)),
+        (EventIndex::Aggregate, _, Some((aggregate_type, aggregate_id))) => {
+            params
+                .extend([(":aggregate_type", aggregate_type as &dyn ToSql), (":aggregate_id", aggregate_id)]);
         }
+        _ => {}
+    }
+    session.all(&sql, &params[..], read)
+}
+
+/// The range of arrival numbers to read, both exclusive.
+fn range(session: &Session, filter: &EventFilter) -> Result<(i64, i64), StoreError> {
+    let (mut low, mut high) = filter.range();
+    let (since, until) = filter.arrival();
+    if let Some(since) = since {
+        low = low.max(first_from(session, since)? - 1);
+    }
+    if let Some(until) = until {
+        high = high.min(first_from(session, until)?);
+    }
+    Ok((low, high))
+}
+
+/// The number of the first event that arrived from this time on.
+fn first_from(session: &Session, time: Timestamp) -> Result<i64, StoreError> {
+    let last: Option<i64> = session.first(statement::LAST_EVENT, &[], |row| Ok(row.get("id")?))?;
+    let mut search = ArrivalSearch::new(time, last.unwrap_or_default());
+    while let Some(probe) = search.probe() {
+        let found = session.first(statement::NEXT_EVENT, named_params! { ":id": probe }, |row| {
+            Ok((row.get("id")?, row.maybe_time("created_at").unwrap_or_default()))
+        })?;
+        search.record(probe, found);
+    }
+    Ok(search.first())
+}
+
+const COLUMNS: &str = "e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.priority, e.status, \
+    e.retry_count, e.last_error, e.occurred_at, e.created_at, e.published_at, e.processed_at";
+
+/// The statement that follows this index. Each status has its own text, because a partial index is used only if its
+/// condition is in the text.
+pub(super) fn search(index: EventIndex, newest_first: bool) -> String {
+    let order = if newest_first { " DESC" } else { "" };
+    let by_arrival = |condition: &str| {
+        format!(
+            "SELECT {COLUMNS} FROM event_outbox e
+             WHERE {condition}e.id > :low AND e.id < :high
+             ORDER BY e.id{order} LIMIT :limit"
+        )
     };
-    let (beyond, order) = if newest_first { ('<', " DESC") } else { ('>', "") };
-    format!(
-        "SELECT id, event_id, event_type, aggregate_type, aggregate_id, priority, status, retry_count, last_error,
-                occurred_at, created_at, published_at, processed_at
-         FROM event_outbox
-         WHERE id {beyond} :after{status_is}{type_is}
-         ORDER BY id{order}
-         LIMIT :limit"
-    )
+    match index {
+        EventIndex::Arrival => by_arrival(""),
+        EventIndex::Type => by_arrival("e.event_type = :event_type AND "),
+        EventIndex::Aggregate => {
+            by_arrival("e.aggregate_type = :aggregate_type AND e.aggregate_id = :aggregate_id AND ")
+        }
+        EventIndex::User => format!(
+            "SELECT {COLUMNS}, n.id AS notification_id
+             FROM notification n CROSS JOIN event_outbox e ON e.event_id = n.event_id
+             WHERE n.user_type = :user_type AND n.user_id = :user_id AND n.id > :low AND n.id < :high
+             ORDER BY n.id{order} LIMIT :limit"
+        ),
+        // Pending events are indexed by lane, and those that have begun separately.
+        EventIndex::Status(EventStatus::Pending) => {
+            let parts = ["IS NULL", "IS NOT NULL"].into_iter().flat_map(|cursor| {
+                Lane::ALL.map(|lane| {
+                    let condition = format!(
+                        "e.status = 'PENDING' AND e.fan_out_cursor {cursor} AND e.lane = {} AND ",
+                        lane.number()
+                    );
+                    format!("SELECT * FROM ({})", by_arrival(&condition))
+                })
+            });
+            let parts: Vec<String> = parts.collect();
+            format!("SELECT * FROM ({}) ORDER BY id{order} LIMIT :limit", parts.join(" UNION ALL "))
+        }
+        EventIndex::Status(status) => by_arrival(&format!("e.status = '{}' AND ", status.as_str())),
+    }
 }
 
 fn trace_of(session: &Session, event_id: &str, filter: &TraceFilter) -> Result<Option<Trace>, StoreError> {

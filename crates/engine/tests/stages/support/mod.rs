@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use campanile_broker::InProcess;
 use campanile_channels::{Answer, Message, Provider, Providers, SendLease};
+use campanile_domain::access::audit::Actor;
 use campanile_domain::channel::PerChannel;
 use campanile_domain::event::NewEvent;
 use campanile_domain::id::EventId;
@@ -71,7 +72,7 @@ pub fn config() -> EngineConfig {
         },
         send: PerChannel::from_fn(|_| send.clone()),
         recover: RecoverConfig { republish_after: Duration::from_hours(1) },
-        retain: RetainConfig { age: None, interval: Duration::from_hours(1) },
+        retain: RetainConfig { age: None, audit_age: None, interval: Duration::from_hours(1) },
         lease: Duration::from_secs(30),
     }
 }
@@ -118,7 +119,7 @@ impl World {
 
     pub async fn put(&self, table: Table, rows: Value) {
         let rows = rows.as_array().unwrap().iter().map(|row| TableRow::parse(table, row).unwrap()).collect();
-        self.engine.put_rows(table, rows).await.unwrap();
+        self.engine.put_rows(table, rows, &Actor::AdminKey).await.unwrap();
     }
 
     pub async fn emit(&self, events: Value) {

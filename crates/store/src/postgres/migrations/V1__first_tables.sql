@@ -41,6 +41,7 @@ CREATE INDEX event_outbox_continuing ON campanile.event_outbox (lane, id)
 CREATE INDEX event_outbox_open ON campanile.event_outbox (id) WHERE status = 'PUBLISHED';
 -- For searches.
 CREATE INDEX event_outbox_type ON campanile.event_outbox (event_type, id);
+CREATE INDEX event_outbox_aggregate ON campanile.event_outbox (aggregate_type, aggregate_id, id);
 CREATE INDEX event_outbox_failed ON campanile.event_outbox (id) WHERE status = 'FAILED';
 CREATE INDEX event_outbox_cancelled ON campanile.event_outbox (id) WHERE status = 'CANCELLED';
 
@@ -190,6 +191,8 @@ CREATE TABLE campanile.notification (
     created_at  timestamptz NOT NULL
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.05);
 CREATE UNIQUE INDEX notification_recipient ON campanile.notification (event_id, user_type, user_id);
+-- What a user was notified of, in the order of time: an id begins with its time.
+CREATE INDEX notification_user ON campanile.notification (user_type, user_id, id);
 
 
 -- Sends
@@ -487,6 +490,70 @@ CREATE TRIGGER rules_changed_by_delete AFTER DELETE ON campanile.entity_notifica
     FOR EACH ROW WHEN (OLD.entity_id = '*') EXECUTE FUNCTION campanile.rules_changed();
 CREATE TRIGGER rules_changed_by_truncate AFTER TRUNCATE ON campanile.entity_notification_settings
     FOR EACH STATEMENT EXECUTE FUNCTION campanile.rules_changed();
+
+
+-- Access
+
+-- Keys of services. A key is cpk_<id>_<secret>.
+CREATE TABLE campanile.api_key (
+    -- The order of creation, for listings.
+    seq          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id           text COLLATE "C" NOT NULL UNIQUE,
+    name         text NOT NULL,
+    -- The beginning of the key, by which a person recognises it.
+    prefix       text GENERATED ALWAYS AS ('cpk_' || id) STORED,
+    -- The SHA-256 of the secret, in hexadecimal digits.
+    hash         text NOT NULL,
+    -- Array of names.
+    scopes       json NOT NULL,
+    created_at   timestamptz NOT NULL,
+    -- Written at most once a minute.
+    last_used_at timestamptz,
+    expires_at   timestamptz,
+    revoked_at   timestamptz
+);
+
+-- The keys that sign tickets and other tokens. The newest signs, and each verifies.
+CREATE TABLE campanile.signing_key (
+    id         bigint PRIMARY KEY,
+    secret     text NOT NULL,
+    created_at timestamptz NOT NULL
+);
+
+-- Who changed what over HTTP. Secrets are left out.
+CREATE TABLE campanile.audit (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at          timestamptz NOT NULL,
+    actor_kind  text COLLATE "C" NOT NULL,
+    -- Empty for the admin key.
+    actor_id    text COLLATE "C" NOT NULL,
+    actor_name  text NOT NULL,
+    action      text COLLATE "C" NOT NULL,
+    object_type text COLLATE "C" NOT NULL,
+    object_id   text COLLATE "C" NOT NULL,
+    before      json,
+    after       json
+);
+CREATE INDEX audit_type ON campanile.audit (object_type, id);
+CREATE INDEX audit_object ON campanile.audit (object_type, object_id, id);
+CREATE INDEX audit_actor ON campanile.audit (actor_id, id);
+
+-- What was answered to requests with an Idempotency-Key, for a day.
+CREATE TABLE campanile.idempotency_key (
+    caller       text COLLATE "C" NOT NULL,
+    key          text COLLATE "C" NOT NULL,
+    request_hash text COLLATE "C" NOT NULL,
+    -- Rises with each request that takes the key, so that a late answer of an earlier one is not stored.
+    fence        bigint NOT NULL,
+    created_at   timestamptz NOT NULL,
+    -- Until when a request without an answer holds the key.
+    lease_until  timestamptz NOT NULL,
+    status       integer,
+    content_type text,
+    body         text,
+    PRIMARY KEY (caller, key)
+);
+CREATE INDEX idempotency_key_age ON campanile.idempotency_key (created_at);
 
 
 -- Records

@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 
-use campanile_domain::status::EventStatus::{Cancelled, Failed, Pending, Processed, Published};
+use campanile_domain::status::EventStatus::{Cancelled, Failed, Pending, Published};
 use serde_json::Value;
 use tokio_postgres::Client;
 
 use super::seed::seed;
+use crate::event_search::EventIndex;
 use crate::postgres::test_database::Database;
 use crate::postgres::{connect, row, statement, trace};
 use crate::{RowFilter, Table};
@@ -23,6 +24,7 @@ const EXPECTED_SCANS: &[(&str, &str, &str)] = &[
     ("queue_age/queue_ages", "publish_chunk_pkey", "from the beginning, up to a hundred"),
     ("queue_age/queue_ages", "event_outbox_open", "from the beginning, up to a thousand"),
     ("rule/rule_version", "rule_version", "it has one row"),
+    ("signing_key/list_signing_keys", "signing_key_pkey", "there are few"),
 ];
 
 /// Names of listings begin with this. Listings read the key from its beginning and stop at their limit.
@@ -84,6 +86,7 @@ fn statements() -> Vec<(String, String)> {
         let named = |verb: &str| format!("{verb} {}", table.path());
         all.push((named("put"), row::upsert(description)));
         all.push((named("delete"), row::deletion(description)));
+        all.push((named("lock"), row::locking(description)));
         all.push((named("list"), listing(table, &[], false)));
         all.push((named("go on with"), listing(table, &[], true)));
         for column in table.filters() {
@@ -98,21 +101,24 @@ fn statements() -> Vec<(String, String)> {
 
 /// Every search for events, with the index that it must use.
 fn searches() -> Vec<(String, String, &'static str)> {
-    let mut all = Vec::new();
-    for status in [None, Some(Pending), Some(Published), Some(Processed), Some(Failed), Some(Cancelled)] {
-        for (of_type, newest_first) in [(false, false), (false, true), (true, false), (true, true)] {
-            let index = match status {
-                Some(Failed) => "event_outbox_failed",
-                Some(Cancelled) => "event_outbox_cancelled",
-                Some(Published) => "event_outbox_open",
-                _ if of_type => "event_outbox_type",
-                None | Some(Pending | Processed) => "event_outbox_pkey",
-            };
-            let name = format!("search {status:?}, of a type: {of_type}, newest first: {newest_first}");
-            all.push((name, trace::listing(status, of_type, newest_first), index));
-        }
-    }
-    all
+    let indexes = [
+        (EventIndex::Arrival, "event_outbox_pkey"),
+        (EventIndex::Type, "event_outbox_type"),
+        (EventIndex::Aggregate, "event_outbox_aggregate"),
+        (EventIndex::User, "notification_user"),
+        (EventIndex::Status(Pending), "event_outbox_new"),
+        (EventIndex::Status(Pending), "event_outbox_continuing"),
+        (EventIndex::Status(Published), "event_outbox_open"),
+        (EventIndex::Status(Failed), "event_outbox_failed"),
+        (EventIndex::Status(Cancelled), "event_outbox_cancelled"),
+    ];
+    let search = |(index, uses)| {
+        [false, true].map(|newest_first| {
+            let name = format!("search {index:?}, newest first: {newest_first}");
+            (name, trace::search(index, newest_first), uses)
+        })
+    };
+    indexes.into_iter().flat_map(search).collect()
 }
 
 fn listing(table: Table, by: &[&'static str], goes_on: bool) -> String {

@@ -1,5 +1,6 @@
 //! Tests recipients that are a view over the business's own tables, created as in the guide.
 
+use campanile_domain::access::audit::Actor;
 use campanile_domain::channel::PerChannel;
 use campanile_domain::fan_out::Page;
 use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
@@ -105,10 +106,10 @@ async fn recipients_are_listed_and_not_written() {
     assert_eq!(gina.push_tokens, ["one", "two"]);
     let row = json!({ "user_type": "CUSTOMER", "user_id": "1" });
     let row = TableRow::parse(Table::Recipients, &row).unwrap();
-    let put = store.put_rows(Table::Recipients, vec![row]).await;
+    let put = store.put_rows(Table::Recipients, vec![row], &Actor::AdminKey).await;
     assert!(matches!(put, Err(StoreError::ReadOnly(_))), "{put:?}");
     let key = vec!["CUSTOMER".to_owned(), "9".to_owned()];
-    let deleted = store.delete_row(Table::Recipients, key).await;
+    let deleted = store.delete_row(Table::Recipients, key, &Actor::AdminKey).await;
     assert!(matches!(deleted, Err(StoreError::ReadOnly(_))), "{deleted:?}");
 }
 

@@ -1,4 +1,5 @@
--- All tables of Campanile, by noun: events, outbox, notifications, sends, people, rules, records, instances.
+-- All tables of Campanile, by noun: events, outbox, notifications, sends, people, rules, access, records,
+-- instances.
 --
 -- Times are text, UTC with milliseconds and a fixed width, so that text order is time order.
 -- Two promised names are views: notification_outbox over outbox, notification_channel_send over send.
@@ -49,6 +50,7 @@ CREATE INDEX event_outbox_continuing ON event_outbox (lane, id) WHERE status = '
 CREATE INDEX event_outbox_open ON event_outbox (id) WHERE status = 'PUBLISHED';
 -- For searches.
 CREATE INDEX event_outbox_type ON event_outbox (event_type, id);
+CREATE INDEX event_outbox_aggregate ON event_outbox (aggregate_type, aggregate_id, id);
 CREATE INDEX event_outbox_failed ON event_outbox (id) WHERE status = 'FAILED';
 CREATE INDEX event_outbox_cancelled ON event_outbox (id) WHERE status = 'CANCELLED';
 
@@ -163,6 +165,8 @@ CREATE TABLE notification (
     created_at  TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX notification_recipient ON notification (event_id, user_type, user_id);
+-- What a user was notified of, in the order of time: an id begins with its time.
+CREATE INDEX notification_user ON notification (user_type, user_id, id);
 
 
 -- Sends
@@ -453,6 +457,70 @@ CREATE TRIGGER settings_update AFTER UPDATE ON entity_notification_settings WHEN
 BEGIN UPDATE rule_version SET version = version + 1; END;
 CREATE TRIGGER settings_delete AFTER DELETE ON entity_notification_settings WHEN OLD.entity_id = '*'
 BEGIN UPDATE rule_version SET version = version + 1; END;
+
+
+-- Access
+
+-- Keys of services. A key is cpk_<id>_<secret>.
+CREATE TABLE api_key (
+    -- The order of creation, for listings.
+    seq          INTEGER PRIMARY KEY AUTOINCREMENT,
+    id           TEXT NOT NULL UNIQUE,
+    name         TEXT NOT NULL,
+    -- The beginning of the key, by which a person recognises it.
+    prefix       TEXT GENERATED ALWAYS AS ('cpk_' || id) VIRTUAL,
+    -- The SHA-256 of the secret, in hexadecimal digits.
+    hash         TEXT NOT NULL,
+    -- JSON array of names.
+    scopes       TEXT NOT NULL,
+    created_at   TEXT NOT NULL,
+    -- Written at most once a minute.
+    last_used_at TEXT,
+    expires_at   TEXT,
+    revoked_at   TEXT
+);
+
+-- The keys that sign tickets and other tokens. The newest signs, and each verifies.
+CREATE TABLE signing_key (
+    id         INTEGER PRIMARY KEY,
+    secret     TEXT NOT NULL,
+    created_at TEXT NOT NULL
+);
+
+-- Who changed what over HTTP. Secrets are left out.
+CREATE TABLE audit (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    at          TEXT NOT NULL,
+    actor_kind  TEXT NOT NULL,
+    -- Empty for the admin key.
+    actor_id    TEXT NOT NULL,
+    actor_name  TEXT NOT NULL,
+    action      TEXT NOT NULL,
+    object_type TEXT NOT NULL,
+    object_id   TEXT NOT NULL,
+    before      TEXT,
+    after       TEXT
+);
+CREATE INDEX audit_type ON audit (object_type, id);
+CREATE INDEX audit_object ON audit (object_type, object_id, id);
+CREATE INDEX audit_actor ON audit (actor_id, id);
+
+-- What was answered to requests with an Idempotency-Key, for a day.
+CREATE TABLE idempotency_key (
+    caller       TEXT NOT NULL,
+    key          TEXT NOT NULL,
+    request_hash TEXT NOT NULL,
+    -- Rises with each request that takes the key, so that a late answer of an earlier one is not stored.
+    fence        INTEGER NOT NULL,
+    created_at   TEXT NOT NULL,
+    -- Until when a request without an answer holds the key.
+    lease_until  TEXT NOT NULL,
+    status       INTEGER,
+    content_type TEXT,
+    body         TEXT,
+    PRIMARY KEY (caller, key)
+) WITHOUT ROWID;
+CREATE INDEX idempotency_key_age ON idempotency_key (created_at);
 
 
 -- Records

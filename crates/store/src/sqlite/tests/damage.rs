@@ -60,8 +60,8 @@ async fn what_is_no_text_no_status_and_no_json_is_shown() {
     assert_eq!((&attempt["error"], &attempt["duration_ms"]), (&json!("a\u{fffd}"), &json!("long")));
     assert_eq!(json!(trace.dead_letters[0])["error"], "a\u{fffd}");
 
-    let events = store.list_events(EventFilter { limit: 10, ..EventFilter::default() }).await.unwrap();
-    assert_eq!(json!(events[0])["status"], "LOST");
+    let events = store.search_events(EventFilter { limit: 10, ..EventFilter::default() }).await.unwrap();
+    assert_eq!(json!(events.items[0])["status"], "LOST");
     let sends = store.list_sends(SendFilter { limit: 10, ..SendFilter::default() }).await.unwrap();
     assert_eq!(json!(sends.items[0])["channel"], "FAX");
     let dead_letters = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };

@@ -131,8 +131,8 @@ async fn a_file_that_somebody_else_holds_is_unavailable_and_then_there_again() {
         let refused = store.accept(vec![event("a")]).await;
         assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     }
-    let listed = store.list_events(EventFilter { limit: 1, ..EventFilter::default() }).await;
-    assert!(listed.unwrap().is_empty(), "readers do not wait for writers");
+    let listed = store.search_events(EventFilter { limit: 1, ..EventFilter::default() }).await;
+    assert!(listed.unwrap().items.is_empty(), "readers do not wait for writers");
     other.execute_batch("ROLLBACK").unwrap();
     assert_eq!(store.accept(vec![event("a")]).await.unwrap(), Acceptance::Accepted(vec![true]));
 }
@@ -180,11 +180,11 @@ async fn readers_that_go_away_do_not_take_their_connections_along() {
     assert_eq!(store.shared.permits.available_permits(), 0, "who has no connection to offer lets nobody in");
     let next =
         tokio::spawn(
-            async move { store.list_events(EventFilter { limit: 1, ..EventFilter::default() }).await },
+            async move { store.search_events(EventFilter { limit: 1, ..EventFilter::default() }).await },
         );
     yield_now().await;
     drop(releases);
-    assert!(next.await.unwrap().unwrap().is_empty());
+    assert!(next.await.unwrap().unwrap().items.is_empty());
 }
 
 #[tokio::test]
@@ -201,7 +201,8 @@ async fn a_panic_is_an_error_of_its_caller_alone() {
         assert!(n != 1 || matches!(result, Err(StoreError::Refused(_))), "it would come again: {result:?}");
     }
     assert_eq!(store.accept(vec![event("a")]).await.unwrap(), Acceptance::Accepted(vec![true]));
-    assert_eq!(store.list_events(EventFilter { limit: 2, ..EventFilter::default() }).await.unwrap().len(), 1);
+    let listed = store.search_events(EventFilter { limit: 2, ..EventFilter::default() }).await.unwrap();
+    assert_eq!(listed.items.len(), 1);
 }
 
 #[tokio::test]

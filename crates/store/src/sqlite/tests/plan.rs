@@ -1,10 +1,11 @@
 //! Tests the plan of each statement: every statement can be prepared, and none scans a whole table.
 
-use campanile_domain::status::EventStatus::{Cancelled, Failed, Pending, Processed, Published};
+use campanile_domain::status::EventStatus::{Cancelled, Failed, Pending, Published};
 use rusqlite::Connection;
 
 use super::seed::seed;
 use super::{Folder, count};
+use crate::event_search::EventIndex;
 use crate::sqlite::{row, statement, trace};
 use crate::{RowFilter, Table};
 
@@ -40,6 +41,10 @@ const EXPECTED_SCANS: &[(&str, &str, &str)] = &[
     ),
     ("outbox/release_chunks", "SCAN publish_chunk", "once, at start, and only what waits has a chunk"),
     ("rule/rule_version", "SCAN rule_version", "it has one row"),
+    ("audit/list_audit", "SCAN audit", "the last of its key, up to the limit"),
+    ("audit/delete_old_audit", "SCAN audit", "the first of its key, up to the limit"),
+    ("signing_key/list_signing_keys", "SCAN signing_key", "there are few"),
+    ("signing_key/insert_first_key", "SCAN signing_key", "there are few"),
     ("trace/trace_page_end", "SCAN (subquery-1)", "a page of users"),
 ];
 
@@ -67,6 +72,7 @@ fn statements() -> Vec<(String, String)> {
         let named = |verb: &str| format!("{verb} {}", table.path());
         all.push((named("put"), row::upsert(description)));
         all.push((named("delete"), row::deletion(description)));
+        all.push((named("find"), row::by_key(description)));
         all.push((named("list"), listing(table, &[], false)));
         all.push((named("go on with"), listing(table, &[], true)));
         for column in table.filters() {
@@ -81,21 +87,24 @@ fn statements() -> Vec<(String, String)> {
 
 /// Every search for events, with the index that it must use.
 fn searches() -> Vec<(String, String, &'static str)> {
-    let mut all = Vec::new();
-    for status in [None, Some(Pending), Some(Published), Some(Processed), Some(Failed), Some(Cancelled)] {
-        for (of_type, newest_first) in [(false, false), (false, true), (true, false), (true, true)] {
-            let index = match status {
-                Some(Failed) => "event_outbox_failed (id",
-                Some(Cancelled) => "event_outbox_cancelled (id",
-                Some(Published) if !of_type => "event_outbox_open (id",
-                _ if of_type => "event_outbox_type (event_type=? AND id",
-                None | Some(Pending | Published | Processed) => "INTEGER PRIMARY KEY",
-            };
-            let name = format!("search {status:?}, of a type: {of_type}, newest first: {newest_first}");
-            all.push((name, trace::listing(status, of_type, newest_first), index));
-        }
-    }
-    all
+    let indexes = [
+        (EventIndex::Arrival, "INTEGER PRIMARY KEY"),
+        (EventIndex::Type, "event_outbox_type (event_type=? AND id"),
+        (EventIndex::Aggregate, "event_outbox_aggregate (aggregate_type=? AND aggregate_id=? AND id"),
+        (EventIndex::User, "notification_user (user_type=? AND user_id=? AND id"),
+        (EventIndex::Status(Pending), "event_outbox_new (lane=? AND id"),
+        (EventIndex::Status(Pending), "event_outbox_continuing (lane=? AND id"),
+        (EventIndex::Status(Published), "event_outbox_open (id"),
+        (EventIndex::Status(Failed), "event_outbox_failed (id"),
+        (EventIndex::Status(Cancelled), "event_outbox_cancelled (id"),
+    ];
+    let search = |(index, uses)| {
+        [false, true].map(|newest_first| {
+            let name = format!("search {index:?}, newest first: {newest_first}");
+            (name, trace::search(index, newest_first), uses)
+        })
+    };
+    indexes.into_iter().flat_map(search).collect()
 }
 
 fn listing(table: Table, by: &[&'static str], goes_on: bool) -> String {
@@ -204,7 +213,7 @@ fn every_search_for_events_uses_its_index() {
     let connection = folder.connect();
     for (name, sql, index) in searches() {
         let plan = plan(&connection, &sql);
-        assert!(plan.len() == 1 && plan[0].contains(index), "{name}: {plan:?} without {index}");
+        assert!(plan.iter().any(|line| line.contains(index)), "{name}: {plan:?} without {index}");
     }
 }
 

@@ -155,8 +155,8 @@ async fn an_event_that_can_not_be_read_fails_alone() {
     assert_eq!((ids, claim.unreadable()), (vec!["before", "after"], 1));
     assert_eq!(count(&producer, "SELECT count(*) FROM event_outbox WHERE status = 'FAILED'"), 3);
     assert_eq!(count(&producer, "SELECT count(*) FROM dead_letter WHERE reason = 'UNREADABLE'"), 3);
-    let listed = store.list_events(EventFilter { limit: 10, ..EventFilter::default() }).await.unwrap();
-    assert_eq!(listed.len(), 5);
+    let listed = store.search_events(EventFilter { limit: 10, ..EventFilter::default() }).await.unwrap();
+    assert_eq!(listed.items.len(), 5);
     let id = EventId::stored("binary payload");
     let trace = store.trace(&id, TraceFilter { limit: 10, ..TraceFilter::default() }).await.unwrap().unwrap();
     assert_eq!(trace.dead_letters.len(), 1);

@@ -1,0 +1,3 @@
+-- A page of changes, the newest first. Uses the index audit_object.
+SELECT id, at, actor_kind, actor_id, actor_name, action, object_type, object_id, before, after
+FROM campanile.audit WHERE object_type = $3 AND object_id = $4 AND id < $1 ORDER BY id DESC LIMIT $2

@@ -1,0 +1,2 @@
+-- One rotation at a time.
+LOCK TABLE campanile.signing_key IN SHARE ROW EXCLUSIVE MODE

@@ -1,0 +1,3 @@
+-- A page of changes, the newest first. Uses the index audit_type.
+SELECT id, at, actor_kind, actor_id, actor_name, action, object_type, object_id, before, after
+FROM audit WHERE object_type = :object_type AND id < :before_id ORDER BY id DESC LIMIT :limit

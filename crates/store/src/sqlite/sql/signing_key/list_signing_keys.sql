@@ -1,0 +1,2 @@
+-- Every key, the newest first. There are few.
+SELECT id, secret FROM signing_key ORDER BY id DESC
