@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{BrokerChoice, Config, DatabaseChoice, LogFormat, MAX_UNDELIVERED};
 use crate::data_folder;
 use crate::escape::{Lines, log_fields};
-use crate::http::{self, AdminKey, App};
+use crate::http::{self, AccessControl, AccessLimits, AdminKey, App, SigningKeys, TlsFiles};
 use crate::lease::Lease;
 use crate::open_files;
 
@@ -38,6 +38,12 @@ pub struct Served {
     http: JoinHandle<()>,
     stop_http: CancellationToken,
     config: Config,
+}
+
+impl Served {
+    pub fn url(&self) -> String {
+        self.config.server.url_of(self.address)
+    }
 }
 
 /// Opens and starts everything. It binds the port first, so that a port in use is reported before anything is touched.
@@ -64,7 +70,7 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
     let engine = Engine::new(store, broker, config.providers()?, engine_config).await?;
     let app = App {
         engine: engine.clone(),
-        admin_key: Arc::new(AdminKey::new(admin_key.clone())),
+        access: Arc::new(access_control(&config, &admin_key)?),
         metrics: metrics_handle(),
         local_only: address.ip().is_loopback(),
         public_host: config.server.public_url()?.and_then(|url| url.host_str().map(str::to_owned)),
@@ -74,15 +80,30 @@ pub async fn serve_on(listener: TcpListener, config: Config) -> anyhow::Result<S
         body_timeout: config.server.body_timeout.0,
         write_probe: Arc::default(),
         database_id: database_id.into(),
+        cors_origins: config.server.cors_origins()?.into(),
     };
+    let tls = config.server.tls()?.map(|tls| TlsFiles::open(&tls.cert, &tls.key)).transpose()?.map(Arc::new);
+    // Made at the first start, so that a first request does not wait for it.
+    app.access.signing_keys.current(&engine).await?;
     let running = engine.start();
     let stop_http = CancellationToken::new();
-    let routers = http::routers(app, roles.has(Role::Api));
-    let http = tokio::spawn(http::serve(listener, routers, http_limits(&config), stop_http.clone()));
+    let routers = http::routers(&app, roles.has(Role::Api));
+    let http = tokio::spawn(http::serve(listener, routers, http_limits(&config), tls, stop_http.clone()));
     tracing::info!(%address, instance, %roles, database, broker = broker_name, "campanile is up");
     let captured = engine.providers().iter().filter(|(_, chain)| chain.captures());
     let captured = captured.map(|(channel, _)| channel.as_str()).collect();
     Ok(Served { address, admin_key, captured, running, lease, http, stop_http, config })
+}
+
+fn access_control(config: &Config, admin_key: &str) -> anyhow::Result<AccessControl> {
+    let limits = config.server.rate_limits;
+    Ok(AccessControl {
+        admin_key: AdminKey::new(admin_key.to_owned()),
+        tokens: config.auth.jwt.verifier()?,
+        signing_keys: SigningKeys::new(config.auth.signing_key()?),
+        proxies: config.server.trusted_proxies()?,
+        limits: AccessLimits::new(limits.per_key, limits.per_user, limits.per_address, limits.wrong_keys),
+    })
 }
 
 fn http_limits(config: &Config) -> http::Limits {

@@ -86,7 +86,12 @@ fn keep(key: &str, folder: &Path, path: &Path) -> anyhow::Result<bool> {
 }
 
 pub fn random<const BYTES: usize>() -> anyhow::Result<String> {
+    let random: [u8; BYTES] = random_bytes()?;
+    Ok(random.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
+}
+
+pub fn random_bytes<const BYTES: usize>() -> anyhow::Result<[u8; BYTES]> {
     let mut random = [0u8; BYTES];
     getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("cannot generate a key: {error}"))?;
-    Ok(random.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
+    Ok(random)
 }

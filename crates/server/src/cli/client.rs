@@ -50,6 +50,10 @@ impl Client {
         self.call(Method::PUT, path, Some(body)).await
     }
 
+    pub async fn delete(&self, path: &str) -> Result<Value, CommandError> {
+        self.call(Method::DELETE, path, None).await
+    }
+
     async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CommandError> {
         let mut request = self.http.request(method, format!("{}{path}", self.url)).bearer_auth(&self.key);
         if let Some(body) = body {

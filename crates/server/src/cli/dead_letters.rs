@@ -69,7 +69,7 @@ struct Filter {
     error: Option<String>,
     /// Start after the dead letter with this id
     #[arg(long, value_name = "N")]
-    cursor: Option<i64>,
+    cursor: Option<String>,
 }
 
 impl Filter {
@@ -121,7 +121,7 @@ impl List {
         }
         let columns = columns();
         output::write(&table(dead_letters, self.all, Timestamp::now(), columns))?;
-        if let Some(last) = page["next"].as_i64() {
+        if let Some(last) = page["next"].as_str() {
             say!("there may be more; continue with --cursor {last}")?;
         }
         let replay = client.invocation.command_lines("dead-letters replay --id ID", 4, columns);
@@ -213,7 +213,7 @@ fn outcome(answer: &Value, invocation: &Invocation, columns: usize) -> String {
     if let Some(more) = total.checked_sub(skipped.len() as u64).filter(|more| *more > 0) {
         let _ = writeln!(out, "  … and {more} more");
     }
-    if let Some(last) = answer["next"].as_i64() {
+    if let Some(last) = answer["next"].as_str() {
         let _ = writeln!(out, "there may be more; continue with --cursor {last}");
     }
     out
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn what_was_left_alone_is_named_and_the_rest_counted() {
         let answer = json!({"replayed": 0, "skipped": [{"id": 3, "reason": "its send is SENT"}], "skipped_total": 5,
-            "next": 9});
+            "next": "9"});
         let usual = Invocation::for_tests("http://127.0.0.1:8400", "campanile-data");
         let said = outcome(&answer, &usual, 80);
         assert_eq!(

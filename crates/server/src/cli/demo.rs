@@ -122,7 +122,7 @@ fn fresh_folder(data_dir: &Path) -> anyhow::Result<PathBuf> {
 
 /// Loads the preset, emits the events, and prints the result of each. Returns whether everything arrived.
 async fn show(served: &Served, config: &Config, prefix: &str) -> Result<bool, CommandError> {
-    let url = format!("http://{}", served.address);
+    let url = config.server.url_of(served.address);
     let invocation = Invocation::new(None, &url, config);
     let client = Client::new(&url, Some(served.admin_key.clone()), false, config, invocation)?;
     load_restaurant(&client).await?;
@@ -211,7 +211,7 @@ impl Tally {
 }
 
 async fn stay(served: Served, config: &Config, prefix: &str) -> CommandResult {
-    let url = format!("http://{}", served.address);
+    let url = config.server.url_of(served.address);
     let columns = columns();
     let invocation = Invocation::new(None, &url, config);
     let commands = [

@@ -1,6 +1,7 @@
 //! The command line. `serve`, `migrate` and `demo` open the database, and `doctor` examines it. All other commands use
 //! a running server over HTTP. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found.
 
+mod api_keys;
 mod client;
 mod config_command;
 mod dead_letters;
@@ -95,6 +96,12 @@ enum Command {
     /// List sends, and resolve sends whose delivery is unknown (in doubt)
     #[command(subcommand)]
     Sends(sends::Sends),
+    /// Create, list or revoke API keys
+    #[command(subcommand)]
+    ApiKey(api_keys::ApiKeys),
+    /// Replace the key that signs tickets and other tokens
+    #[command(subcommand)]
+    SigningKey(api_keys::SigningKey),
     /// Diagnose connectivity and configuration problems; changes nothing
     Doctor(doctor::Doctor),
     /// Check or print the configuration
@@ -206,6 +213,8 @@ async fn dispatch(cli: Cli) -> CommandResult {
         Command::DeadLetters(dead_letters) => {
             dead_letters.run(&common.client(&no_flags())?, common.json).await
         }
+        Command::ApiKey(api_keys) => api_keys.run(&common.client(&no_flags())?, common.json).await,
+        Command::SigningKey(signing_key) => signing_key.run(&common.client(&no_flags())?, common.json).await,
         Command::Sends(sends) => sends.run(&common.client(&no_flags())?, common.json).await,
         Command::Template(template) => template.run(&common.client(&no_flags())?, common.json).await,
         Command::Tail(tail) => tail.run(&common.client(&no_flags())?, common.json).await,
@@ -215,7 +224,7 @@ async fn dispatch(cli: Cli) -> CommandResult {
 impl Common {
     fn client(&self, flags: &Flags) -> anyhow::Result<Client> {
         let config = Config::load(flags)?;
-        let url = self.url.clone().unwrap_or_else(|| format!("http://{}", config.server.listen));
+        let url = self.url.clone().unwrap_or_else(|| config.server.url_of(config.server.listen));
         let invocation = Invocation::new(self.config.as_deref(), &url, &config);
         Client::new(&url, self.key.clone(), self.json, &config, invocation)
     }

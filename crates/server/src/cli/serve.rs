@@ -54,7 +54,7 @@ impl Serve {
             () = &mut told_to_stop => return Ok(()),
         };
         // A server continues even if its standard output is closed.
-        drop(say!("Campanile listens on http://{}", served.address));
+        drop(say!("Campanile listens on {}", served.url()));
         if !served.captured.is_empty() {
             drop(say!(
                 "{} messages are captured, not sent; see GET /v1/captured",

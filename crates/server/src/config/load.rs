@@ -9,6 +9,8 @@ use anyhow::Context;
 use campanile_engine::config::check_lease;
 use config::{Environment, File, FileFormat};
 
+use crate::http::TlsFiles;
+
 use super::{BrokerChoice, Config, DatabaseChoice, REFERENCE};
 
 /// The values of flags, which override everything else.
@@ -77,6 +79,8 @@ impl Config {
             BrokerChoice::RabbitMq(_) | BrokerChoice::InProcess => {}
         }
         config.auth.given_key()?;
+        config.auth.jwt.verifier()?;
+        config.server.tls()?.map(|tls| TlsFiles::open(&tls.cert, &tls.key)).transpose()?;
         Ok(config)
     }
 }

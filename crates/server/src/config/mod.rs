@@ -85,6 +85,7 @@ impl Config {
             );
         }
         self.server.check()?;
+        self.auth.check()?;
         self.fan_out.check()?;
         self.publish.check()?;
         self.receive.check()?;

@@ -12,13 +12,19 @@ use super::values::Span;
 pub struct Retain {
     pub days: u32,
     pub interval: Span,
+    pub tables: Tables,
+}
+
+/// `[retain.tables]`: tables that are kept for another time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tables {
+    pub audit: u32,
 }
 
 impl Retain {
     pub fn engine(&self) -> RetainConfig {
-        RetainConfig {
-            age: (self.days > 0).then(|| Duration::from_hours(24 * u64::from(self.days))),
-            interval: self.interval.0,
-        }
+        let age = |days: u32| (days > 0).then(|| Duration::from_hours(24 * u64::from(days)));
+        RetainConfig { age: age(self.days), audit_age: age(self.tables.audit), interval: self.interval.0 }
     }
 }

@@ -201,6 +201,17 @@ pub fn typed<T: DeserializeOwned>(
     if wrong.is_empty() { Ok(good) } else { Err(Problem::invalid(wrong)) }
 }
 
+/// The single object of a body.
+pub async fn one<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: Body,
+    check: impl Fn(&T) -> Result<(), FieldProblem>,
+) -> Result<T, Problem> {
+    let received = read(headers, body).await?;
+    let value = received.one("the body must be a single object")?;
+    typed(&[value], check)?.pop().ok_or_else(|| Problem::malformed("the body is empty"))
+}
+
 /// An object's fields, so that defaults can be added.
 pub fn fields(item: &RawValue) -> Result<Fields, Problem> {
     parse(item).map_err(|problem| Problem::invalid(vec![problem]))

@@ -33,6 +33,24 @@ pub struct Of {
     send: Option<String>,
 }
 
+/// Receive a delivery receipt of Twilio
+///
+/// Twilio calls this path. Its signature is verified.
+#[utoipa::path(
+    post, path = "/v1/callbacks/twilio", tag = "callbacks", operation_id = "receive_twilio_receipt",
+    params(("send" = Option<String>, Query, example = "01970000-0000-7000-8000-000000000000:SMS", description = "The SMS that the receipt is about.")),
+    request_body(
+        content = String, content_type = "application/x-www-form-urlencoded",
+        example = "MessageSid=SM0123&MessageStatus=delivered",
+    ),
+    responses(
+        (status = 204, description = "The receipt is recorded."),
+        (status = 403, description = "The signature is wrong.", body = Problem,
+         content_type = "application/problem+json"),
+        (status = 404, description = "Callbacks are disabled.", body = Problem,
+         content_type = "application/problem+json"),
+    ),
+)]
 pub async fn twilio(
     State(app): State<App>,
     query: Result<Query<Of>, QueryRejection>,

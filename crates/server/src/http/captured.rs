@@ -1,28 +1,49 @@
 //! `GET /v1/captured`: the messages that the `capture` provider stored instead of sending.
 
-use std::collections::HashMap;
-
 use axum::Json;
-use axum::extract::{Query as Parameters, State};
-use serde_json::{Value, json};
+use axum::extract::State;
+use campanile_store::CapturedRow;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-use super::query::Query;
-use super::{App, Problem, send_rows};
+use super::access::Caller;
+use super::params::{Limit, Page, Params, number};
+use super::sight::Sight;
+use super::{App, Problem};
 
 /// A message may have 256 KB of HTML. A page that exceeds this ends early.
 const MAX_HTML_BYTES: usize = 4 * 1024 * 1024;
 /// Messages that are read with one query.
 const BATCH: usize = 25;
 
+/// Which messages to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct CapturedParams {
+    #[param(example = "order-1001")]
+    event_id: Option<String>,
+    #[serde(default, deserialize_with = "number")]
+    #[param(value_type = Option<String>)]
+    cursor: Option<i64>,
+    #[serde(default)]
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    limit: Limit,
+}
+
+/// List captured messages
+///
+/// Messages of channels without a provider, which were stored instead of sent, from the oldest to the newest.
+#[utoipa::path(
+    get, path = "/v1/captured", tag = "sends", operation_id = "list_captured_messages", params(CapturedParams),
+    responses((status = 200, description = "A page of messages.", body = Page<CapturedRow>)),
+)]
 pub async fn list(
     State(app): State<App>,
-    Parameters(given): Parameters<HashMap<String, String>>,
-) -> Result<Json<Value>, Problem> {
-    let mut query = Query::new(given)?;
-    let event_id = query.take("event_id");
-    let mut after = query.take_number("cursor")?.unwrap_or(0);
-    let limit = query.take_limit()?;
-    query.end("event_id, cursor, limit")?;
+    caller: Caller,
+    Params(given): Params<CapturedParams>,
+) -> Result<Json<Page<CapturedRow>>, Problem> {
+    let CapturedParams { event_id, cursor, limit: Limit(limit) } = given;
+    let mut after = cursor.unwrap_or(0);
     let (mut items, mut html_bytes, mut more) = (Vec::new(), 0, true);
     while more && items.len() < limit && html_bytes < MAX_HTML_BYTES {
         let batch = BATCH.min(limit - items.len());
@@ -32,8 +53,9 @@ pub async fn list(
         html_bytes += found.iter().map(|message| message.html.as_ref().map_or(0, String::len)).sum::<usize>();
         items.extend(found);
     }
+    let sight = Sight::of(&caller);
     for message in &mut items {
-        send_rows::mask_secret(&message.channel, &mut message.address);
+        sight.address(&message.channel, &mut message.address);
     }
-    Ok(Json(json!({ "items": items, "next": more.then_some(after) })))
+    Ok(Json(Page { items, next: more.then(|| after.to_string()) }))
 }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -17,10 +18,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::Sleep;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::access::client_address::Peer;
 use super::log_limit::LogLimit;
+use super::tls::TlsFiles;
 
 /// Connections beyond `max_connections`, which serve only the health routes.
 pub const RESERVED_CONNECTIONS: usize = 16;
@@ -49,7 +53,13 @@ pub struct Routers {
 }
 
 /// Accepts connections until `stop`, then waits for the requests in progress.
-pub async fn serve(listener: TcpListener, routers: Routers, limits: Limits, stop: CancellationToken) {
+pub async fn serve(
+    listener: TcpListener,
+    routers: Routers,
+    limits: Limits,
+    tls: Option<Arc<TlsFiles>>,
+    stop: CancellationToken,
+) {
     let all = Pool::new(limits.max_connections);
     let reserved = Pool::new(RESERVED_CONNECTIONS);
     let short = Limits { header_timeout: RESERVED_HEADER_TIMEOUT.min(limits.header_timeout), ..limits };
@@ -60,8 +70,8 @@ pub async fn serve(listener: TcpListener, routers: Routers, limits: Limits, stop
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 log_full(&full, "could not be accepted", &error.to_string());
                 tokio::time::sleep(ACCEPT_BACKOFF).await;
@@ -93,49 +103,66 @@ pub async fn serve(listener: TcpListener, routers: Routers, limits: Limits, stop
                 }
             },
         };
-        tasks.spawn(serve_connection(stream, slot, router.clone(), limits, keep_alive, stop.clone()));
+        let connection =
+            Connection { slot, router: router.clone(), limits, keep_alive, peer: Peer(peer.ip()) };
+        tasks.spawn(connection.serve(stream, tls.clone(), stop.clone()));
     }
     drop(listener);
     tasks.close();
     tasks.wait().await;
 }
 
-async fn serve_connection(
-    stream: TcpStream,
+/// One connection, and what it is allowed.
+struct Connection {
     slot: Slot,
     router: Router,
     limits: Limits,
     keep_alive: bool,
-    stop: CancellationToken,
-) {
-    let evicted = Arc::clone(&slot.evicted);
-    let slot = Arc::new(slot);
-    let writing = Arc::clone(&slot);
-    let service = TowerToHyperService::new(router);
-    let service = service_fn(move |request| {
-        let busy = Busy::new(Arc::clone(&slot));
-        let answered = service.call(request);
-        async move {
-            let _busy = busy;
-            answered.await
+    peer: Peer,
+}
+
+impl Connection {
+    async fn serve(self, stream: TcpStream, tls: Option<Arc<TlsFiles>>, stop: CancellationToken) {
+        let Some(tls) = tls else { return self.serve_stream(stream, stop).await };
+        let handshake = TlsAcceptor::from(tls.current()).accept(stream);
+        // A client that does not finish its handshake in time has no more rights than one that sends no request.
+        if let Ok(Ok(stream)) = tokio::time::timeout(self.limits.header_timeout, handshake).await {
+            self.serve_stream(stream, stop).await;
         }
-    });
-    let stream = WriteTimeout { stream, slot: writing, timeout: limits.write_timeout, stalled: None };
-    let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .keep_alive(keep_alive)
-        .header_read_timeout(limits.header_timeout)
-        .max_header_size(limits.max_header_bytes)
-        .max_headers(MAX_HEADERS);
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-    tokio::select! {
-        // A client that disconnected or was too slow is no error.
-        ended = connection.as_mut() => drop(ended),
-        () = evicted.notified() => {}
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            drop(connection.await);
+    }
+
+    async fn serve_stream(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send, stop: CancellationToken) {
+        let Connection { slot, router, limits, keep_alive, peer } = self;
+        let evicted = Arc::clone(&slot.evicted);
+        let slot = Arc::new(slot);
+        let writing = Arc::clone(&slot);
+        let service = TowerToHyperService::new(router);
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+            let busy = Busy::new(Arc::clone(&slot));
+            request.extensions_mut().insert(peer);
+            let answered = service.call(request);
+            async move {
+                let _busy = busy;
+                answered.await
+            }
+        });
+        let stream = WriteTimeout { stream, slot: writing, timeout: limits.write_timeout, stalled: None };
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive(keep_alive)
+            .header_read_timeout(limits.header_timeout)
+            .max_header_size(limits.max_header_bytes)
+            .max_headers(MAX_HEADERS);
+        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        tokio::select! {
+            // A client that disconnected or was too slow is no error.
+            ended = connection.as_mut() => drop(ended),
+            () = evicted.notified() => {}
+            () = stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                drop(connection.await);
+            }
         }
     }
 }
@@ -294,14 +321,14 @@ fn log_full(limit: &LogLimit, what: &str, why: &str) {
 /// A stream whose writes fail when the client has read nothing for `timeout`. A handler finishes long before a slow
 /// client has the whole response. A client that keeps reading is not idle; one that reads nothing is.
 #[derive(Debug)]
-struct WriteTimeout {
-    stream: TcpStream,
+struct WriteTimeout<S> {
+    stream: S,
     slot: Arc<Slot>,
     timeout: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl WriteTimeout {
+impl<S> WriteTimeout<S> {
     fn watch<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             if self.stalled.take().is_some() {
@@ -318,7 +345,7 @@ impl WriteTimeout {
     }
 }
 
-impl AsyncRead for WriteTimeout {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -328,7 +355,7 @@ impl AsyncRead for WriteTimeout {
     }
 }
 
-impl AsyncWrite for WriteTimeout {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

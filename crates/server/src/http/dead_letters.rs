@@ -1,22 +1,23 @@
 //! `/v1/dead-letters`: lists and replays dead letters.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Query as Parameters, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::EventId;
 use campanile_engine::ReplayLimits;
-use campanile_store::DeadLetterFilter;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use campanile_store::{DeadLetterFilter, ListedDeadLetter, Replayed};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
+use super::access::Caller;
 use super::body;
+use super::params::{Limit, Page, Params, flag, number};
 use super::problem::FieldProblem;
-use super::query::Query;
+use super::sight::Sight;
 use super::{App, Problem};
 
 const STAGES: [&str; 4] = ["fan_out", "publish", "receive", "send"];
@@ -29,37 +30,68 @@ const REPLAY_TIMEOUT: Duration = Duration::from_secs(20);
 /// The most skipped dead letters that are listed with their reasons; the others are counted.
 const MAX_SKIPPED_LISTED: usize = 100;
 
+/// Which dead letters to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct DeadLetterParams {
+    #[serde(default, deserialize_with = "number")]
+    id: Option<i64>,
+    event_id: Option<String>,
+    /// `fan_out`, `publish`, `receive` or `send`.
+    stage: Option<String>,
+    #[param(value_type = Option<Channel>)]
+    channel: Option<String>,
+    provider: Option<String>,
+    /// The code of the failure.
+    #[param(example = "NO_RECIPIENTS")]
+    reason: Option<String>,
+    /// A part of the error's text.
+    error: Option<String>,
+    /// Whether those that were replayed already are included.
+    #[serde(default, deserialize_with = "flag")]
+    #[param(value_type = Option<bool>)]
+    replayed: bool,
+    #[serde(default, deserialize_with = "number")]
+    #[param(value_type = Option<String>)]
+    cursor: Option<i64>,
+    #[serde(default)]
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    limit: Limit,
+}
+
+/// List dead letters
+///
+/// What failed for good, from the oldest to the newest.
+#[utoipa::path(
+    get, path = "/v1/dead-letters", tag = "dead letters", operation_id = "list_dead_letters", params(DeadLetterParams),
+    responses((status = 200, description = "A page of dead letters.", body = Page<ListedDeadLetter>)),
+)]
 pub async fn list(
     State(app): State<App>,
-    Parameters(given): Parameters<HashMap<String, String>>,
-) -> Result<Json<Value>, Problem> {
-    let mut query = Query::new(given)?;
-    let filter = DeadLetterFilter {
-        id: query.take_number("id")?,
-        event_id: query.take("event_id"),
-        stage: query.take("stage"),
-        channel: query.take("channel"),
-        provider: query.take("provider"),
-        reason: query.take("reason"),
-        error: query.take("error"),
-        replayed: match query.take("replayed").as_deref() {
-            None | Some("false") => false,
-            Some("true") => true,
-            Some(other) => {
-                return Err(Problem::bad_query(format!("replayed: `{other}` is neither `true` nor `false`")));
-            }
-        },
-        until: None,
-        after: query.take_number("cursor")?.unwrap_or(0),
-        limit: query.take_limit()?,
-    };
-    query.end("id, event_id, stage, channel, provider, reason, error, replayed, cursor, limit")?;
-    check(filter.stage.as_deref(), filter.channel.as_deref())
+    caller: Caller,
+    Params(given): Params<DeadLetterParams>,
+) -> Result<Json<Page<ListedDeadLetter>>, Problem> {
+    check(given.stage.as_deref(), given.channel.as_deref())
         .map_err(|(name, detail)| Problem::bad_query(format!("{name}: {detail}")))?;
-    let limit = filter.limit;
-    let items = app.engine.list_dead_letters(filter).await?;
-    let next = items.last().filter(|_| items.len() == limit).map(|last| last.row.id);
-    Ok(Json(json!({ "items": items, "next": next })))
+    let limit = given.limit.0;
+    let filter = DeadLetterFilter {
+        id: given.id,
+        event_id: given.event_id,
+        stage: given.stage,
+        channel: given.channel,
+        provider: given.provider,
+        reason: given.reason,
+        error: given.error,
+        replayed: given.replayed,
+        until: None,
+        after: given.cursor.unwrap_or(0),
+        limit,
+    };
+    let mut items = app.engine.list_dead_letters(filter).await?;
+    for dead_letter in &mut items {
+        Sight::of(&caller).listed_dead_letter(dead_letter);
+    }
+    Ok(Json(Page::full(items, limit, |dead_letter| dead_letter.row.id)))
 }
 
 /// Validates the filters: a misspelt word would match nothing and look as if there were no dead letters.
@@ -74,9 +106,10 @@ fn check(stage: Option<&str>, channel: Option<&str>) -> Result<(), (&'static str
 }
 
 /// The dead letters to replay: those that match the filters, or all if that is requested.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+#[schema(as = Replay, example = json!({"reason": "NO_RECIPIENTS"}))]
+pub struct Wanted {
     id: Option<i64>,
     event_id: Option<EventId>,
     stage: Option<String>,
@@ -84,10 +117,13 @@ struct Wanted {
     provider: Option<String>,
     reason: Option<String>,
     error: Option<String>,
+    /// Every dead letter; instead of filters.
     #[serde(default)]
     all: bool,
-    #[serde(default)]
-    cursor: i64,
+    /// `next` of the previous call.
+    cursor: Option<String>,
+    /// The most dead letters to replay.
+    #[schema(minimum = 1, maximum = 100_000)]
     limit: Option<usize>,
 }
 
@@ -97,6 +133,9 @@ impl Wanted {
             |name: &str, detail: String| FieldProblem { index: 0, pointer: format!("/{name}"), detail };
         if self.limit.is_some_and(|limit| limit == 0 || limit > MAX_REPLAYED) {
             return Err(wrong("limit", format!("must lie between 1 and {MAX_REPLAYED}")));
+        }
+        if self.cursor.as_ref().is_some_and(|cursor| cursor.parse::<i64>().is_err()) {
+            return Err(wrong("cursor", "is not a cursor; use `next` of the previous call".to_owned()));
         }
         match (self.all, self.narrows()) {
             (false, false) => {
@@ -141,13 +180,43 @@ impl Wanted {
             provider,
             reason,
             error,
-            after: cursor,
+            after: cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or_default(),
             ..DeadLetterFilter::default()
         }
     }
 }
 
-pub async fn replay(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
+/// What became of a replay.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ReplayResult {
+    /// The dead letters whose event, row or send is processed again.
+    replayed: u64,
+    /// At most 100 of those that cannot be replayed.
+    skipped: Vec<SkippedDeadLetter>,
+    skipped_total: usize,
+    /// The cursor of the next call, if there may be more. Null at the end.
+    next: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SkippedDeadLetter {
+    id: i64,
+    reason: String,
+}
+
+/// Replay dead letters
+///
+/// Moves failed events, rows and sends back to the stage where they failed. Nobody who was told is told again.
+#[utoipa::path(
+    post, path = "/v1/dead-letters/replay", tag = "dead letters", operation_id = "replay_dead_letters", request_body = Wanted,
+    responses((status = 200, description = "They are processed again.", body = ReplayResult)),
+)]
+pub async fn replay(
+    State(app): State<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<ReplayResult>, Problem> {
     let received = body::read(&headers, body).await?;
     let wanted = received.one("the body must be an object with filters, or {\"all\": true}")?;
     let Some(wanted) = body::typed(&[wanted], Wanted::check)?.pop() else {
@@ -158,14 +227,14 @@ pub async fn replay(State(app): State<App>, headers: HeaderMap, body: Body) -> R
         batch: BATCH,
         timeout: REPLAY_TIMEOUT,
     };
-    let total = app.engine.replay(wanted.filter(), limits).await?;
-    let skipped: Vec<Value> = total
-        .skipped
-        .iter()
-        .take(MAX_SKIPPED_LISTED)
-        .map(|(id, reason)| json!({ "id": id, "reason": reason }))
-        .collect();
-    Ok(Json(json!({
-        "replayed": total.replayed, "skipped": skipped, "skipped_total": total.skipped.len(), "next": total.next,
-    })))
+    let Replayed { replayed, skipped, next } =
+        app.engine.replay(wanted.filter(), limits, &caller.actor()).await?;
+    let skipped_total = skipped.len();
+    let listed = skipped.into_iter().take(MAX_SKIPPED_LISTED);
+    Ok(Json(ReplayResult {
+        replayed,
+        skipped: listed.map(|(id, reason)| SkippedDeadLetter { id, reason }).collect(),
+        skipped_total,
+        next: next.map(|next| next.to_string()),
+    }))
 }

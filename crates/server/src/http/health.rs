@@ -1,5 +1,6 @@
 //! Liveness, readiness by component, and metrics.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::Json;
@@ -8,38 +9,63 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use campanile_channels::{Chain, Link};
 use campanile_engine::BrokerState;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::App;
 
 /// How long the death of a task is reported. The task is restarted and others go on, so the server stays ready.
 const DEATH_REPORTED_FOR: Duration = Duration::from_mins(1);
 
+/// Check liveness
+#[utoipa::path(
+    get, path = "/healthz", tag = "health", operation_id = "check_liveness",
+    responses((status = 200, description = "The process answers.", body = String, content_type = "text/plain")),
+)]
 pub async fn live() -> &'static str {
     "ok\n"
 }
 
-pub async fn ready(State(app): State<App>) -> Response {
+/// What this instance can reach.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Readiness {
+    /// `ok`, or what is wrong, by component.
+    #[schema(example = json!({"database": "ok", "broker": "ok", "engine": "ok"}))]
+    components: BTreeMap<String, String>,
+    /// Undelivered messages by queue.
+    undelivered: BTreeMap<String, usize>,
+    /// Differs for each database.
+    database_id: String,
+}
+
+/// Check readiness
+///
+/// An instance is ready while it can write to its database.
+#[utoipa::path(
+    get, path = "/readyz", tag = "health", operation_id = "check_readiness",
+    responses(
+        (status = 200, description = "Events can be accepted.", body = Readiness),
+        (status = 503, description = "The database cannot be written.", body = Readiness),
+    ),
+)]
+pub async fn ready(State(app): State<App>) -> (StatusCode, Json<Readiness>) {
     let database = app.write_probe.run(&app.engine).await;
-    let broker = broker(&app.engine.broker_state());
     // A broker outage does not make the server unready: events wait in the database.
     let status = if database.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let mut components = Map::new();
-    components.insert("database".to_owned(), json!(database.err().unwrap_or_else(|| "ok".to_owned())));
-    components.insert("broker".to_owned(), json!(broker));
     let engine = match app.engine.last_death() {
         Some(at) if at.elapsed() < DEATH_REPORTED_FOR => "a task died and was restarted; see the log",
         _ => "ok",
     };
-    components.insert("engine".to_owned(), json!(engine));
+    let mut components = BTreeMap::from([
+        ("database".to_owned(), database.err().unwrap_or_else(|| "ok".to_owned())),
+        ("broker".to_owned(), broker(&app.engine.broker_state())),
+        ("engine".to_owned(), engine.to_owned()),
+    ]);
     for (channel, chain) in app.engine.providers().iter() {
-        components.insert(channel.as_str().to_lowercase(), Value::from(providers(chain)));
+        components.insert(channel.as_str().to_lowercase(), providers(chain));
     }
-    let undelivered: Map<String, Value> =
-        app.engine.undelivered().into_iter().map(|(queue, depth)| (queue, json!(depth))).collect();
-    let answer =
-        json!({ "components": components, "undelivered": undelivered, "database_id": &*app.database_id });
-    (status, Json(answer)).into_response()
+    let undelivered = app.engine.undelivered().into_iter().collect();
+    (status, Json(Readiness { components, undelivered, database_id: app.database_id.to_string() }))
 }
 
 fn providers(chain: &Chain) -> String {
@@ -72,6 +98,11 @@ fn broker(state: &BrokerState) -> String {
     }
 }
 
+/// Read metrics
+#[utoipa::path(
+    get, path = "/metrics", tag = "health", operation_id = "read_metrics",
+    responses((status = 200, description = "The text format of Prometheus.", body = String, content_type = "text/plain")),
+)]
 pub async fn metrics(State(app): State<App>) -> Response {
     let text = format!("{}{}", app.metrics.render(), app.engine.render_latencies());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()

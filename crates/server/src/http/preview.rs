@@ -7,34 +7,48 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use campanile_domain::channel::Channel;
-use campanile_domain::event::NewEvent;
-use campanile_domain::id::UserRef;
+use campanile_domain::event::{AggregateName, NewEvent};
+use campanile_domain::id::{EventId, EventType, UserRef};
 use campanile_domain::people::recipient::Recipient;
 use campanile_domain::people::user_type::UserTypes;
-use campanile_domain::rules::row::{Row, Selector, Template};
+use campanile_domain::priority::Priority;
+use campanile_domain::rules::row::{ChannelSelector, Row, Selector, Template};
+use campanile_domain::schema::JsonObject;
 use campanile_domain::template::{Renderer, is_locale};
-use campanile_domain::time::Timestamp;
+use campanile_domain::time::{Moment, Timestamp};
 use campanile_store::{RowFilter, Shown, Table, TableRow};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::body::{self, Received};
 use super::heavy::PreviewPermit;
 use super::problem::FieldProblem;
 use super::{App, Problem, permits};
 
-#[derive(Debug, Deserialize)]
+/// What to render, and for whom.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "event": {"event_type": "ORDER_CREATED", "payload": {"items": 3}},
+    "recipient": {"name": "Anna", "locale": "en"},
+    "template": {"title": "{{ payload.items }} items for {{ recipient.name }}"},
+}))]
 struct Preview {
+    /// Its id and aggregate may be left out.
+    #[schema(value_type = EventToPreview)]
     event: NewEvent,
     /// The inbox if it is missing.
     #[serde(default)]
+    #[schema(value_type = ChannelSelector)]
     channel: Selector<Channel>,
     /// Overrides the recipient's locale.
     #[serde(default)]
     locale: Option<String>,
+    /// An example recipient. Its key may be left out.
     #[serde(default)]
+    #[schema(value_type = Option<JsonObject>)]
     recipient: Option<Recipient>,
     #[serde(default)]
     user: Option<UserRef>,
@@ -42,8 +56,38 @@ struct Preview {
     template: Option<Draft>,
 }
 
+/// The event of a preview.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "describes an event whose missing fields are filled in")]
+#[serde(deny_unknown_fields)]
+struct EventToPreview {
+    event_id: Option<EventId>,
+    event_type: EventType,
+    #[schema(value_type = Option<AggregateName>)]
+    aggregate_type: Option<String>,
+    #[schema(value_type = Option<AggregateName>)]
+    aggregate_id: Option<String>,
+    payload: Option<JsonObject>,
+    priority: Option<Priority>,
+    occurred_at: Option<Moment>,
+}
+
+/// The rendered template, and which template that was.
+#[derive(Debug, Serialize, ToSchema)]
+struct Rendered {
+    title: String,
+    body: String,
+    html: Option<String>,
+    url: Option<String>,
+    /// The template of title and body. Null if the event type is shown in words.
+    template: Option<String>,
+    html_template: Option<String>,
+    /// The locale of dates and numbers.
+    locale: String,
+}
+
 /// A draft of a template for this event, channel and locale.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Draft {
     #[serde(default)]
@@ -56,6 +100,17 @@ struct Draft {
     url: Option<String>,
 }
 
+/// Preview a template
+///
+/// Renders the stored templates, or a draft, for an event and a recipient. Writes nothing.
+#[utoipa::path(
+    post, path = "/v1/templates/preview", tag = "rules", operation_id = "preview_template", request_body = Preview,
+    responses(
+        (status = 200, description = "The rendered message.", body = Rendered),
+        (status = 404, description = "There is no such recipient.", body = Problem,
+         content_type = "application/problem+json"),
+    ),
+)]
 pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> Response {
     let received = match body::read(&headers, body).await {
         Ok(received) => received,
@@ -65,7 +120,7 @@ pub async fn preview(State(app): State<App>, headers: HeaderMap, body: Body) -> 
     previewed(&app, &permit, received).await.into_response()
 }
 
-async fn previewed(app: &App, permit: &PreviewPermit, received: Received) -> Result<Json<Value>, Problem> {
+async fn previewed(app: &App, permit: &PreviewPermit, received: Received) -> Result<Json<Rendered>, Problem> {
     let parse_permit = app.heavy.permit(received.len()).await;
     let preview = parse_permit.run(|| asked(&received, app.engine.user_types()))?;
     drop((parse_permit, received));
@@ -81,7 +136,7 @@ fn asked(received: &Received, user_types: &UserTypes) -> Result<Preview, Problem
     previews.pop().ok_or_else(|| Problem::malformed("the body is empty"))
 }
 
-fn rendered(app: &App, preview: Preview, recipient: &Recipient) -> Result<Value, Problem> {
+fn rendered(app: &App, preview: Preview, recipient: &Recipient) -> Result<Rendered, Problem> {
     let channel = match preview.channel {
         Selector::Any => None,
         Selector::Only(channel) => Some(channel),
@@ -114,10 +169,15 @@ fn rendered(app: &App, preview: Preview, recipient: &Recipient) -> Result<Value,
     };
     let url = renderer.url(channel, recipient).map_err(unable)?;
     let chosen = renderer.chosen(channel, recipient.locale.as_deref());
-    Ok(json!({
-        "title": text.title, "body": text.body, "html": html, "url": url,
-        "template": chosen.text, "html_template": chosen.html, "locale": chosen.locale,
-    }))
+    Ok(Rendered {
+        title: text.title,
+        body: text.body,
+        html,
+        url,
+        template: chosen.text.map(str::to_owned),
+        html_template: chosen.html.map(str::to_owned),
+        locale: chosen.locale,
+    })
 }
 
 /// Adds what a preview does not need: the id of an event that is not stored, and the key of an example recipient.

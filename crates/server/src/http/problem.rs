@@ -4,29 +4,41 @@ use std::time::Duration;
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use campanile_domain::access::scope::Scope;
 use campanile_store::StoreError;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::log_limit::LogLimit;
 
-#[derive(Debug, Serialize)]
+/// What went wrong, by RFC 9457.
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Problem {
+    /// A stable name of the problem, for programs.
     #[serde(rename = "type")]
+    #[schema(example = "urn:campanile:invalid")]
     kind: &'static str,
+    #[schema(example = "The data is not valid")]
     title: &'static str,
+    #[schema(example = 422)]
     status: u16,
+    /// What happened, to which thing, and what to do.
+    #[schema(example = "[0] /event_id: must not be empty")]
     detail: String,
+    /// The problems of single fields, if there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<FieldProblem>,
 }
 
 /// One problem in a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FieldProblem {
     /// The position in an array; 0 for a single object.
     pub index: usize,
     /// A JSON pointer to the field.
+    #[schema(example = "/event_id")]
     pub pointer: String,
+    #[schema(example = "must not be empty")]
     pub detail: String,
 }
 
@@ -135,9 +147,51 @@ impl Problem {
     }
 
     pub fn unauthorized() -> Self {
-        let detail = "send the admin key as `Authorization: Bearer KEY`; by default it is stored in admin.key in \
-            the data folder";
+        Self::bad_key(
+            "send an API key or the admin key as `Authorization: Bearer KEY`; by default the admin key is stored in \
+             admin.key in the data folder",
+        )
+    }
+
+    /// The presented key or token is not accepted.
+    pub fn bad_key(detail: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "urn:campanile:unauthorized", "Authentication required", detail)
+    }
+
+    pub fn missing_scope(scope: Scope) -> Self {
+        let detail = format!("this call needs an API key with the scope `{scope}`");
+        Self::new(StatusCode::FORBIDDEN, "urn:campanile:missing-scope", "The key lacks a scope", detail)
+    }
+
+    pub fn users_may_not() -> Self {
+        Self::forbidden("this call is for services: it needs an API key, not the token of a user")
+    }
+
+    pub fn no_end_users() -> Self {
+        let detail = "end users have no access: configure auth.jwt.secret or auth.jwt.jwks_file";
+        Self::new(StatusCode::NOT_IMPLEMENTED, "urn:campanile:not-configured", "Not configured", detail)
+    }
+
+    pub fn too_many_requests(what: &str, seconds: u64) -> Self {
+        let detail = format!("{what}; try again in {seconds} s");
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "urn:campanile:rate-limit", "Too many requests", detail)
+    }
+
+    pub fn bad_idempotency_key(detail: &str) -> Self {
+        let detail = format!("Idempotency-Key: {detail}");
+        let title = "The Idempotency-Key is not valid";
+        Self::new(StatusCode::BAD_REQUEST, "urn:campanile:idempotency-key", title, detail)
+    }
+
+    pub fn key_reused() -> Self {
+        let detail = "this Idempotency-Key was used for another request; choose a new one for each action";
+        let title = "The Idempotency-Key is taken";
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "urn:campanile:key-reused", title, detail)
+    }
+
+    pub fn in_flight() -> Self {
+        let detail = "a request with this Idempotency-Key is being answered; repeat it after a moment";
+        Self::new(StatusCode::CONFLICT, "urn:campanile:in-flight", "The request is in progress", detail)
     }
 
     pub fn two_hosts() -> Self {
@@ -224,6 +278,14 @@ mod tests {
             Problem::from(StoreError::ReadOnly(detail.into())),
             Problem::forbidden(detail),
             Problem::unauthorized(),
+            Problem::bad_key(detail),
+            Problem::missing_scope(Scope::Emit),
+            Problem::users_may_not(),
+            Problem::no_end_users(),
+            Problem::too_many_requests(detail, 7),
+            Problem::bad_idempotency_key(detail),
+            Problem::key_reused(),
+            Problem::in_flight(),
             Problem::two_hosts(),
             Problem::foreign_host("example.com"),
         ];

@@ -1,54 +1,192 @@
 //! The rows that operators write. PUT upserts an array, GET filters and pages, DELETE removes one key. All tables share
 //! this code; only the types differ.
 
-use std::collections::HashMap;
-
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Query as Parameters, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::routing::{MethodRouter, put};
 use campanile_domain::people::recipient::{Entity, Recipient};
 use campanile_domain::people::user_type::UserTypes;
 use campanile_domain::rules::row::{Audience, Preference, Route, Row, Setting, Template};
 use campanile_domain::template::{canonical_locale, is_locale};
-use campanile_store::{RowFilter, RowPage, Table, TableRow};
+use campanile_store::{RowFilter, RowPage, Shown, Table, TableRow};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
 
+use super::access::Caller;
 use super::body::{self, Received, Sent};
+use super::params::{Limit, Page, Params};
 use super::problem::FieldProblem;
-use super::query::Query;
 use super::{App, Problem};
 
 const MAX_ROWS: usize = 10_000;
 /// The most values of all rows in a request, including those in lists. A value takes some hundred bytes in memory, and
 /// as little as two in the text.
 const MAX_VALUES: usize = 250_000;
+/// What a selector in a key means if it is missing.
+const ANY: &str = "*";
 
-type Given = Parameters<HashMap<String, String>>;
-
-pub fn methods(table: Table) -> MethodRouter<App> {
-    put(move |State(app): State<App>, headers: HeaderMap, body: Body| write(app, table, headers, body))
-        .get(move |State(app): State<App>, Parameters(given): Given| list(app, table, given))
-        .delete(move |State(app): State<App>, Parameters(given): Given| delete(app, table, given))
+/// How many rows were written.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Written {
+    #[schema(example = 1)]
+    written: u64,
 }
 
-async fn write(app: App, table: Table, headers: HeaderMap, body: Body) -> Result<Json<Value>, Problem> {
-    let received = body::read(&headers, body).await?;
+/// The three calls of a table. A key has columns that must be given, and selectors that are `*` otherwise.
+macro_rules! row_calls {
+    (
+        $module:ident: $row:ident in $table:expr, $path:literal, $tag:literal,
+        put $put:literal, list $list:literal, delete $delete:literal,
+        key ($($key:ident: $key_example:literal),*), selectors ($($selector:ident: $selector_example:literal),*),
+        filters ($($filter:ident: $filter_example:literal),*)
+    ) => {
+        pub mod $module {
+            use super::{
+                App, Body, Caller, Deserialize, HeaderMap, IntoParams, Json, Limit, Page, Params, Problem, Shown,
+                State, StatusCode, TableRow, Written, $row,
+            };
+
+            /// Which rows to list.
+            #[derive(Debug, Deserialize, IntoParams)]
+            #[into_params(parameter_in = Query)]
+            pub struct Filter {
+                $(#[param(example = $key_example)] $key: Option<String>,)*
+                $(#[param(example = $selector_example)] $selector: Option<String>,)*
+                $(#[param(example = $filter_example)] $filter: Option<String>,)*
+                cursor: Option<String>,
+                #[serde(default)]
+                #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+                limit: Limit,
+            }
+
+            /// The row to delete. A selector that is missing is `*`.
+            #[derive(Debug, Deserialize, IntoParams)]
+            #[into_params(parameter_in = Query)]
+            pub struct Key {
+                $(#[param(example = $key_example)] $key: String,)*
+                $(#[param(example = $selector_example)] $selector: Option<String>,)*
+            }
+
+            #[utoipa::path(
+                put, path = $path, tag = $tag, operation_id = concat!("put_", stringify!($module)), summary = $put,
+                description = "Replaces rows by key, all or none. A column that is missing has its default.",
+                request_body = Vec<$row>,
+                responses((status = 200, description = "The rows are written.", body = Written)),
+            )]
+            pub async fn put(
+                State(app): State<App>,
+                caller: Caller,
+                headers: HeaderMap,
+                body: Body,
+            ) -> Result<Json<Written>, Problem> {
+                super::write::<$row>(&app, &caller, $table, &headers, body).await
+            }
+
+            #[utoipa::path(
+                get, path = $path, tag = $tag, operation_id = concat!("list_", stringify!($module)), summary = $list,
+                params(Filter), responses((status = 200, description = "A page of rows.", body = Page<$row>)),
+            )]
+            pub async fn list(
+                State(app): State<App>,
+                Params(given): Params<Filter>,
+            ) -> Result<Json<Page<Shown<TableRow>>>, Problem> {
+                let filters = vec![
+                    $((stringify!($key), given.$key),)*
+                    $((stringify!($selector), given.$selector),)*
+                    $((stringify!($filter), given.$filter),)*
+                ];
+                super::list(&app, $table, filters, given.cursor, given.limit).await
+            }
+
+            #[utoipa::path(
+                delete, path = $path, tag = $tag, operation_id = concat!("delete_", stringify!($module)),
+                summary = $delete, params(Key),
+                responses(
+                    (status = 204, description = "The row is deleted."),
+                    (status = 404, description = "No row has this key.", body = Problem,
+                     content_type = "application/problem+json"),
+                ),
+            )]
+            pub async fn delete(
+                State(app): State<App>,
+                caller: Caller,
+                Params(given): Params<Key>,
+            ) -> Result<StatusCode, Problem> {
+                let key = vec![
+                    $((stringify!($key), Some(given.$key)),)*
+                    $((stringify!($selector), given.$selector),)*
+                ];
+                super::delete(&app, &caller, $table, key).await
+            }
+        }
+    };
+}
+
+row_calls!(
+    recipients: Recipient in super::Table::Recipients, "/v1/recipients", "people",
+    put "Write recipients", list "List recipients", delete "Delete a recipient",
+    key (user_type: "RESTAURANT_USER", user_id: "10"), selectors (),
+    filters (entity_type: "RESTAURANT", entity_id: "5", role: "MANAGER", active: "true")
+);
+row_calls!(
+    entities: Entity in super::Table::Entities, "/v1/entities", "people",
+    put "Write entities", list "List entities", delete "Delete an entity",
+    key (entity_type: "RESTAURANT", entity_id: "5"), selectors (), filters (kind: "PIZZERIA")
+);
+row_calls!(
+    preferences: Preference in super::Table::Preferences, "/v1/preferences", "people",
+    put "Write preferences of users", list "List preferences of users", delete "Delete a preference of a user",
+    key (user_type: "RESTAURANT_USER", user_id: "10", channel: "SMS"), selectors (event_type: "*"), filters ()
+);
+row_calls!(
+    settings: Setting in super::Table::Settings, "/v1/settings", "rules",
+    put "Write settings of entities", list "List settings of entities", delete "Delete a setting of an entity",
+    key (entity_type: "RESTAURANT", channel: "EMAIL"),
+    selectors (entity_id: "5", kind: "*", event_type: "*"), filters ()
+);
+row_calls!(
+    routing: Route in super::Table::Routing, "/v1/routing", "rules",
+    put "Write routes", list "List routes", delete "Delete a route",
+    key (channel: "EMAIL"), selectors (event_type: "ORDER_CREATED"), filters ()
+);
+row_calls!(
+    audiences: Audience in super::Table::Audiences, "/v1/audiences", "rules",
+    put "Write audiences", list "List audiences", delete "Delete an audience",
+    key (event_type: "ORDER_CREATED", name: "staff"), selectors (), filters ()
+);
+row_calls!(
+    templates: Template in super::Table::Templates, "/v1/templates", "rules",
+    put "Write templates", list "List templates", delete "Delete a template",
+    key (), selectors (event_type: "ORDER_CREATED", channel: "*", locale: "en"), filters ()
+);
+
+async fn write<T: Row + Into<TableRow>>(
+    app: &App,
+    caller: &Caller,
+    table: Table,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Json<Written>, Problem> {
+    let received = body::read(headers, body).await?;
     // Templates are compiled, which may take milliseconds each. Until they are written, rows take several times the
     // memory of their text.
     let permit = match table {
         Table::Templates => app.heavy.permit_of_heavy().await,
         _ => app.heavy.permit(received.len()).await,
     };
-    let rows = permit.run(|| rows_of(table, &received, app.engine.user_types()))?;
+    let rows = permit.run(|| rows_of::<T>(&received, app.engine.user_types()))?;
     drop(received);
-    let written = app.engine.put_rows(table, rows).await.map_err(Problem::of_write)?;
-    Ok(Json(json!({ "written": written })))
+    let written = app.engine.put_rows(table, rows, &caller.actor()).await.map_err(Problem::of_write)?;
+    Ok(Json(Written { written }))
 }
 
-fn rows_of(table: Table, received: &Received, user_types: &UserTypes) -> Result<Vec<TableRow>, Problem> {
+fn rows_of<T: Row + Into<TableRow>>(
+    received: &Received,
+    user_types: &UserTypes,
+) -> Result<Vec<TableRow>, Problem> {
     let Sent::Many(items) = received.json()? else {
         return Err(Problem::malformed("the body must be an array of rows"));
     };
@@ -58,15 +196,7 @@ fn rows_of(table: Table, received: &Received, user_types: &UserTypes) -> Result<
         let detail = format!("at most {MAX_VALUES} values per request, got {values}; send fewer rows");
         return Err(Problem::invalid(vec![FieldProblem { index: 0, pointer: String::new(), detail }]));
     }
-    match table {
-        Table::Recipients => checked::<Recipient>(&items, user_types),
-        Table::Entities => checked::<Entity>(&items, user_types),
-        Table::Preferences => checked::<Preference>(&items, user_types),
-        Table::Settings => checked::<Setting>(&items, user_types),
-        Table::Routing => checked::<Route>(&items, user_types),
-        Table::Audiences => checked::<Audience>(&items, user_types),
-        Table::Templates => checked::<Template>(&items, user_types),
-    }
+    checked::<T>(&items, user_types)
 }
 
 fn checked<T: Row + Into<TableRow>>(
@@ -87,21 +217,23 @@ fn checked<T: Row + Into<TableRow>>(
     Ok(rows.into_iter().map(|row| row.canonical().into()).collect())
 }
 
-async fn list(app: App, table: Table, given: HashMap<String, String>) -> Result<Json<Value>, Problem> {
-    let mut query = Query::new(given)?;
-    let limit = query.take_limit()?;
-    let after = query.take("cursor").map(|cursor| parse_cursor(table, &cursor)).transpose()?;
-    let columns: Vec<(&str, String)> =
-        table.filters().filter_map(|name| query.take(name).map(|value| (name, value))).collect();
+async fn list(
+    app: &App,
+    table: Table,
+    filters: Vec<(&'static str, Option<String>)>,
+    cursor: Option<String>,
+    Limit(limit): Limit,
+) -> Result<Json<Page<Shown<TableRow>>>, Problem> {
+    let after = cursor.map(|cursor| parse_cursor(table, &cursor)).transpose()?;
+    let given = filters.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let columns: Vec<_> = given.map(|(name, value)| (name, as_stored(table, name, value))).collect();
     if let Some((_, active)) =
         columns.iter().find(|(name, value)| *name == "active" && !["true", "false"].contains(&value.as_str()))
     {
         return Err(Problem::bad_query(format!("active: `{active}` is neither `true` nor `false`")));
     }
-    query.end(&format!("{}, cursor, limit", table.filters().collect::<Vec<_>>().join(", ")))?;
-    let columns = columns.into_iter().map(|(name, value)| (name, as_stored(table, name, value))).collect();
     let RowPage { items, next } = app.engine.list_rows(table, RowFilter { columns, after, limit }).await?;
-    Ok(Json(json!({ "items": items, "next": next.map(|key| json!(key).to_string()) })))
+    Ok(Json(Page { items, next: next.map(|key| json!(key).to_string()) }))
 }
 
 fn parse_cursor(table: Table, cursor: &str) -> Result<Vec<String>, Problem> {
@@ -113,21 +245,22 @@ fn parse_cursor(table: Table, cursor: &str) -> Result<Vec<String>, Problem> {
         })
 }
 
-async fn delete(app: App, table: Table, given: HashMap<String, String>) -> Result<StatusCode, Problem> {
-    let mut query = Query::new(given)?;
-    let mut key = Vec::new();
-    for name in table.key() {
-        // A missing selector means `*`, as in a row.
-        let value = query.take(name).or_else(|| table.is_selector(name).then(|| "*".to_owned()));
-        key.push(value.ok_or_else(|| {
-            Problem::bad_query(format!("{name} is missing; the key of a row is {}", table.key().join(", ")))
-        })?);
-    }
-    query.end(&table.key().join(", "))?;
+/// A key that lacks a column without a default was refused before.
+async fn delete(
+    app: &App,
+    caller: &Caller,
+    table: Table,
+    given: Vec<(&'static str, Option<String>)>,
+) -> Result<StatusCode, Problem> {
+    let value_of = |name: &&str| {
+        let given = given.iter().find(|(given, _)| given == name);
+        given.and_then(|(_, value)| value.clone()).unwrap_or_else(|| ANY.to_owned())
+    };
+    let key: Vec<String> = table.key().iter().map(value_of).collect();
     let stored =
         table.key().iter().zip(key.clone()).map(|(name, value)| as_stored(table, name, value)).collect();
     // Rows written by SQL may spell a language differently.
-    if !app.engine.delete_row(table, vec![key, stored]).await? {
+    if !app.engine.delete_row(table, vec![key, stored], &caller.actor()).await? {
         return Err(Problem::not_found("no row has this key"));
     }
     Ok(StatusCode::NO_CONTENT)

@@ -1,44 +1,83 @@
 //! `/v1/sends`: lists sends, and resolves sends in doubt.
 
-use std::collections::HashMap;
-
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, Query as Parameters, State};
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
+use campanile_domain::channel::Channel;
 use campanile_domain::id::SendKey;
 use campanile_domain::status::SendStatus;
-use campanile_store::{Resolution, Resolved, SendCursor, SendFilter, SendPage};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use campanile_store::{ListedSend, Resolution, Resolved, SendCursor, SendFilter, SendPage};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
+use super::access::Caller;
 use super::body;
+use super::params::{Limit, Page, Params, parsed};
 use super::problem::FieldProblem;
-use super::query::Query;
-use super::{App, Problem, send_rows};
+use super::send_rows::{self, ShownSend};
+use super::sight::Sight;
+use super::{App, Problem};
 
 const MAX_NOTE_CHARS: usize = 2_000;
 
+/// Which sends to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct SendParams {
+    #[serde(default, deserialize_with = "status")]
+    #[param(value_type = Option<SendStatus>, example = "IN_DOUBT")]
+    status: Option<SendStatus>,
+    #[serde(default, deserialize_with = "parsed")]
+    #[param(value_type = Option<Channel>)]
+    channel: Option<Channel>,
+    #[param(example = "order-1001")]
+    event_id: Option<String>,
+    #[param(example = "RESTAURANT_USER")]
+    user_type: Option<String>,
+    #[param(example = "10")]
+    user_id: Option<String>,
+    provider: Option<String>,
+    cursor: Option<String>,
+    #[serde(default)]
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    limit: Limit,
+}
+
+fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SendStatus>, D::Error> {
+    let status = String::deserialize(deserializer)?;
+    let known: Vec<&str> = SendStatus::ALL.iter().map(|status| status.as_str()).collect();
+    status
+        .parse()
+        .map(Some)
+        .map_err(|_| D::Error::custom(format!("unknown status `{status}`: expected {}", known.join(", "))))
+}
+
+/// List sends
+///
+/// With an event, by recipient. Without one, `IN_DOUBT` and `DUE` sends in the order in which they wait, and others from
+/// the newest to the oldest. Without the scope `payload`, addresses are hidden.
+#[utoipa::path(
+    get, path = "/v1/sends", tag = "sends", operation_id = "list_sends", params(SendParams),
+    responses((status = 200, description = "A page of sends.", body = Page<ShownSend<ListedSend>>)),
+)]
 pub async fn list(
     State(app): State<App>,
-    Parameters(given): Parameters<HashMap<String, String>>,
-) -> Result<Json<Value>, Problem> {
-    let mut query = Query::new(given)?;
-    let status = query.take("status").map(|status| status.parse().map_err(|_| unknown_status(&status)));
-    let channel = query
-        .take("channel")
-        .map(|channel| channel.parse().map_err(|error| Problem::bad_query(format!("channel: {error}"))));
+    caller: Caller,
+    Params(given): Params<SendParams>,
+) -> Result<Json<Page<ShownSend<ListedSend>>>, Problem> {
     let mut filter = SendFilter {
-        status: status.transpose()?,
-        channel: channel.transpose()?,
-        event_id: query.take("event_id"),
-        user_type: query.take("user_type"),
-        user_id: query.take("user_id"),
-        provider: query.take("provider"),
+        status: given.status,
+        channel: given.channel,
+        event_id: given.event_id,
+        user_type: given.user_type,
+        user_id: given.user_id,
+        provider: given.provider,
         after: None,
-        limit: query.take_limit()?,
+        limit: given.limit.0,
     };
-    if let Some(cursor) = query.take("cursor") {
+    if let Some(cursor) = given.cursor {
         let wrong = || {
             Problem::bad_query(
                 "cursor: not a cursor for these filters; use `next` of the previous page, with the same filters",
@@ -46,80 +85,106 @@ pub async fn list(
         };
         filter.after = Some(filter.cursor(&cursor).ok_or_else(wrong)?);
     }
-    query.end("status, channel, event_id, user_type, user_id, provider, cursor, limit")?;
-    let SendPage { items, next } = app.engine.list_sends(filter).await?;
-    let items = send_rows::shown(app.engine.providers(), items, |send| &mut send.row);
-    Ok(Json(json!({ "items": items, "next": next.as_ref().map(SendCursor::to_text) })))
+    let SendPage { mut items, next } = app.engine.list_sends(filter).await?;
+    for send in &mut items {
+        Sight::of(&caller).send(&mut send.row);
+    }
+    let items = send_rows::shown(app.engine.providers(), items, |send| &send.row);
+    Ok(Json(Page { items, next: next.as_ref().map(SendCursor::to_text) }))
 }
 
-fn unknown_status(status: &str) -> Problem {
-    let known: Vec<&str> = SendStatus::ALL.iter().map(|status| status.as_str()).collect();
-    Problem::bad_query(format!("status: unknown status `{status}`: expected {}", known.join(", ")))
-}
-
-/// The body of a resend.
-#[derive(Debug, Default, Deserialize)]
+/// Why a send is sent again.
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Resend {
+#[schema(example = json!({"note": "the customer did not get it"}))]
+pub struct Resend {
+    #[schema(max_length = 2000)]
     note: Option<String>,
 }
 
+/// The new status of a send.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ResolvedSend {
+    id: SendKey,
+    status: SendStatus,
+}
+
+/// Send a send in doubt again
+#[utoipa::path(
+    post, path = "/v1/sends/{id}/resend", tag = "sends", operation_id = "resend",
+    params(("id" = SendKey, Path, description = "The send's id.")),
+    request_body(content = Option<Resend>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "It is sent again at once.", body = ResolvedSend),
+        (status = 404, description = "There is no such send.", body = Problem,
+         content_type = "application/problem+json"),
+        (status = 409, description = "The send is not in doubt.", body = Problem,
+         content_type = "application/problem+json"),
+    ),
+)]
 pub async fn resend(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<ResolvedSend>, Problem> {
     // The body is optional.
     let is_empty = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0");
     let Resend { note } = if is_empty && !headers.contains_key(header::TRANSFER_ENCODING) {
         Resend::default()
     } else {
-        one(&headers, body, |resend: &Resend| check_note(resend.note.as_deref())).await?
+        body::one(&headers, body, |resend: &Resend| check_note(resend.note.as_deref())).await?
     };
-    resolve(&app, &id, Resolution::Resend, note).await
+    resolve(&app, &caller, &id, Resolution::Resend, note).await
 }
 
-/// The body of a settlement: the outcome that a person knows.
-#[derive(Debug, Deserialize)]
+/// The outcome that a person knows.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Settle {
+#[schema(example = json!({"as": "SENT", "note": "the customer confirmed it"}))]
+pub struct Settle {
     #[serde(rename = "as")]
     end: End,
+    #[schema(max_length = 2000)]
     note: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+/// Whether the message arrived.
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 enum End {
     Sent,
     Failed,
 }
 
+/// Settle a send in doubt
+#[utoipa::path(
+    post, path = "/v1/sends/{id}/settle", tag = "sends", operation_id = "settle",
+    params(("id" = SendKey, Path, description = "The send's id.")),
+    request_body = Settle,
+    responses(
+        (status = 200, description = "The outcome is recorded.", body = ResolvedSend),
+        (status = 404, description = "There is no such send.", body = Problem,
+         content_type = "application/problem+json"),
+        (status = 409, description = "The send is not in doubt.", body = Problem,
+         content_type = "application/problem+json"),
+    ),
+)]
 pub async fn settle(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<ResolvedSend>, Problem> {
     let Settle { end, note } =
-        one(&headers, body, |settle: &Settle| check_note(settle.note.as_deref())).await?;
+        body::one(&headers, body, |settle: &Settle| check_note(settle.note.as_deref())).await?;
     let resolution = match end {
         End::Sent => Resolution::Sent,
         End::Failed => Resolution::Failed,
     };
-    resolve(&app, &id, resolution, note).await
-}
-
-/// The single object of a body.
-async fn one<T: serde::de::DeserializeOwned>(
-    headers: &HeaderMap,
-    body: Body,
-    check: impl Fn(&T) -> Result<(), FieldProblem>,
-) -> Result<T, Problem> {
-    let received = body::read(headers, body).await?;
-    let value = received.one("the body must be a single object")?;
-    body::typed(&[value], check)?.pop().ok_or_else(|| Problem::malformed("the body is empty"))
+    resolve(&app, &caller, &id, resolution, note).await
 }
 
 /// Checks a note. It is stored with the errors of attempts, which are one line each.
@@ -139,13 +204,15 @@ fn check_note(note: Option<&str>) -> Result<(), FieldProblem> {
 
 async fn resolve(
     app: &App,
+    caller: &Caller,
     id: &str,
     resolution: Resolution,
     note: Option<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<ResolvedSend>, Problem> {
     let key: SendKey = id.parse().map_err(|error| Problem::not_found(format!("{error}")))?;
-    match app.engine.resolve(key, resolution, note).await.map_err(Problem::of_write)? {
-        Resolved::Done => Ok(Json(json!({ "id": key.to_string(), "status": resolution.status().as_str() }))),
+    let resolved = app.engine.resolve(key, resolution, note, &caller.actor()).await;
+    match resolved.map_err(Problem::of_write)? {
+        Resolved::Done => Ok(Json(ResolvedSend { id: key, status: resolution.status() })),
         Resolved::Unknown => Err(Problem::not_found(format!("send `{key}` not found"))),
         Resolved::NotInDoubt(status) => Err(Problem::not_in_doubt(format!("{key} {}", instead(status)))),
     }

@@ -33,7 +33,7 @@ impl Doctor {
     pub async fn run(&self, flags: &Flags, url: Option<&str>, as_json: bool) -> CommandResult {
         let findings = match Config::load_to_serve(flags) {
             Ok(config) => {
-                let url = url.map_or_else(|| format!("http://{}", config.server.listen), str::to_owned);
+                let url = url.map_or_else(|| config.server.url_of(config.server.listen), str::to_owned);
                 let invocation = Invocation::new(flags.file.as_deref(), &url, &config);
                 let findings = examine(&config, flags, url.trim_end_matches('/')).await;
                 findings.into_iter().map(|finding| copyable(finding, &invocation)).collect()

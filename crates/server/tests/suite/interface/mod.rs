@@ -2,6 +2,9 @@
 //! Each file has one subject.
 
 mod access;
+mod api_keys;
+mod api_tools;
+mod audit;
 mod bad_events;
 mod bad_rows;
 mod command;
@@ -19,10 +22,14 @@ mod groups;
 mod hardening;
 mod health;
 mod heavy;
+mod idempotency;
+mod limits;
 mod listings;
 mod mails;
 mod metrics;
+mod openapi;
 mod original_events;
+mod permissions;
 mod preset;
 mod pushes;
 mod readme;
@@ -35,5 +42,7 @@ mod slack;
 mod stages;
 mod templates;
 mod texts;
+mod tickets;
+mod tls;
 mod trace_table;
 mod traces;

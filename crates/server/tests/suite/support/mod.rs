@@ -161,13 +161,13 @@ impl Server {
     /// How often each (event, user, channel) was captured.
     pub async fn captured(&self) -> BTreeMap<String, u32> {
         let mut counts = BTreeMap::new();
-        let mut cursor = json!(0);
-        while !cursor.is_null() {
+        let mut next = Some("0".to_owned());
+        while let Some(cursor) = next {
             let page = self.get(&format!("/v1/captured?limit=1000&cursor={cursor}")).await;
             for message in page["items"].as_array().expect("a list") {
                 *counts.entry(key(message, "user_type", "user_id")).or_default() += 1;
             }
-            cursor = page["next"].clone();
+            next = page["next"].as_str().map(str::to_owned);
         }
         counts
     }

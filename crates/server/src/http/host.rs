@@ -1,50 +1,13 @@
-//! Authorises requests: by the admin key, and on loopback only under a local host name or the public one.
+//! On loopback, only local host names and the public one are served: otherwise a web page could reach the server under
+//! its own name.
 
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::http::uri::Authority;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use subtle::ConstantTimeEq;
 
 use super::{App, Problem};
-
-/// The key that permits everything.
-pub struct AdminKey(String);
-
-impl AdminKey {
-    pub fn new(key: String) -> Self {
-        AdminKey(key)
-    }
-
-    /// Compares in constant time, so that response times reveal nothing about the key.
-    fn is(&self, presented: &str) -> bool {
-        self.0.as_bytes().ct_eq(presented.as_bytes()).into()
-    }
-}
-
-impl std::fmt::Debug for AdminKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("AdminKey")
-    }
-}
-
-pub async fn require_key(State(app): State<App>, request: Request, next: Next) -> Response {
-    let presented = request
-        .headers()
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split_once(' '));
-    match presented {
-        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") && app.admin_key.is(key.trim()) => {
-            next.run(request).await
-        }
-        _ => {
-            let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
-            (challenge, Problem::unauthorized()).into_response()
-        }
-    }
-}
 
 pub async fn check_host(State(app): State<App>, request: Request, next: Next) -> Response {
     if request.headers().get_all(header::HOST).iter().count() > 1 {

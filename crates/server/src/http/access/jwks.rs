@@ -1,0 +1,161 @@
+//! The public keys that may sign tokens of end users: a JWKS file, read again when it changes. Each key is pinned to one
+//! algorithm, so that a token cannot choose how it is verified.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, bail};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// How often the file is looked at.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// The length of a 2048-bit RSA modulus in base64url; shorter keys are too weak.
+const MIN_MODULUS_CHARS: usize = 342;
+
+#[derive(Debug)]
+pub struct JwksFile {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    keys: Arc<Vec<PinnedKey>>,
+    version: Option<FileVersion>,
+    checked_at: Instant,
+}
+
+/// Differs after each change of the file, also if another file took its place.
+type FileVersion = (SystemTime, u64, u64);
+
+pub struct PinnedKey {
+    kid: Option<String>,
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+impl std::fmt::Debug for PinnedKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PinnedKey")
+            .field("kid", &self.kid)
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
+    }
+}
+
+impl JwksFile {
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let version = version(path);
+        let keys = Arc::new(read(path)?);
+        Ok(JwksFile {
+            path: path.to_owned(),
+            state: Mutex::new(State { keys, version, checked_at: Instant::now() }),
+        })
+    }
+
+    /// The key for this algorithm and key id. A token without a key id may use the only key of its algorithm.
+    pub fn key(&self, algorithm: Algorithm, kid: Option<&str>) -> Option<DecodingKey> {
+        let keys = self.current();
+        let mut fitting = keys.iter().filter(|key| {
+            key.algorithm == algorithm && kid.is_none_or(|kid| key.kid.as_deref() == Some(kid))
+        });
+        let first = fitting.next()?;
+        fitting.next().is_none().then(|| first.key.clone())
+    }
+
+    /// The keys, read again if the file has changed. While it cannot be read, the earlier keys stay.
+    fn current(&self) -> Arc<Vec<PinnedKey>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.checked_at.elapsed() < CHECK_INTERVAL {
+            return Arc::clone(&state.keys);
+        }
+        state.checked_at = Instant::now();
+        let version = version(&self.path);
+        if version != state.version {
+            state.version = version;
+            match read(&self.path) {
+                Ok(keys) => {
+                    tracing::info!(path = %self.path.display(), keys = keys.len(), "auth.jwt.jwks_file was read again");
+                    state.keys = Arc::new(keys);
+                }
+                Err(error) => tracing::error!(
+                    error = format!("{error:#}"),
+                    "auth.jwt.jwks_file cannot be used; the keys read before stay valid"
+                ),
+            }
+        }
+        Arc::clone(&state.keys)
+    }
+}
+
+fn version(path: &Path) -> Option<FileVersion> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
+}
+
+#[derive(Deserialize)]
+struct Jwks {
+    keys: Vec<Value>,
+}
+
+/// Reads the usable keys of a file. Keys of other kinds are skipped, as RFC 7517 wants it; a file without any usable key
+/// is an error.
+pub fn read(path: &Path) -> anyhow::Result<Vec<PinnedKey>> {
+    let name = path.display();
+    let size = std::fs::metadata(path).with_context(|| format!("cannot read {name}"))?.len();
+    if size > MAX_FILE_BYTES {
+        bail!("{name} has {size} bytes; a JWKS file has at most {MAX_FILE_BYTES}");
+    }
+    let text = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    let jwks: Jwks = serde_json::from_slice(&text)
+        .with_context(|| format!("{name} is not a JWKS: {{\"keys\": [...]}}"))?;
+    let mut keys = Vec::new();
+    let mut skipped = Vec::new();
+    for (index, key) in jwks.keys.into_iter().enumerate() {
+        match pinned(key) {
+            Ok(key) => keys.push(key),
+            Err(why) => skipped.push(format!("key {index}: {why:#}")),
+        }
+    }
+    if keys.is_empty() {
+        bail!("{name} has no usable key for RS256, ES256 or EdDSA ({})", skipped.join("; "));
+    }
+    for why in skipped {
+        tracing::warn!(path = %name, "skipped {why}");
+    }
+    Ok(keys)
+}
+
+fn pinned(key: Value) -> anyhow::Result<PinnedKey> {
+    let jwk: Jwk = serde_json::from_value(key).context("not a known kind of key")?;
+    if jwk.common.public_key_use.as_ref().is_some_and(|purpose| *purpose != PublicKeyUse::Signature) {
+        bail!("it is not for signatures");
+    }
+    let (algorithm, named) = match &jwk.algorithm {
+        AlgorithmParameters::RSA(rsa) if rsa.n.trim_end_matches('=').len() < MIN_MODULUS_CHARS => {
+            bail!("an RSA key needs at least 2048 bits")
+        }
+        AlgorithmParameters::RSA(_) => (Algorithm::RS256, KeyAlgorithm::RS256),
+        AlgorithmParameters::EllipticCurve(ec) if ec.curve == EllipticCurve::P256 => {
+            (Algorithm::ES256, KeyAlgorithm::ES256)
+        }
+        AlgorithmParameters::OctetKeyPair(okp) if okp.curve == EllipticCurve::Ed25519 => {
+            (Algorithm::EdDSA, KeyAlgorithm::EdDSA)
+        }
+        AlgorithmParameters::OctetKey(_) => {
+            bail!("a shared secret does not belong here; use auth.jwt.secret")
+        }
+        _ => bail!("its curve is not supported; use P-256 or Ed25519"),
+    };
+    if jwk.common.key_algorithm.is_some_and(|declared| declared != named) {
+        bail!("its algorithm is not supported; use RS256, ES256 or EdDSA");
+    }
+    let key = DecodingKey::from_jwk(&jwk).context("its numbers cannot be used")?;
+    Ok(PinnedKey { kid: jwk.common.key_id, algorithm, key })
+}

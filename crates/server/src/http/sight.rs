@@ -1,0 +1,207 @@
+//! What a caller may see. Without the scope `payload`, answers have no payloads, addresses or texts, also not inside
+//! error messages. Addresses that are secrets are masked for everybody.
+
+use campanile_domain::channel::Channel;
+use campanile_domain::people::address::webhook;
+use campanile_store::{
+    AttemptRow, DeadLetterRow, EventRow, ListedDeadLetter, ListedEvent, NotificationRow, OutboxView, SendRow,
+    Shown, TracedEvent, TracedSend,
+};
+use serde_json::Value;
+
+use super::access::Caller;
+
+/// What stands in the place of a hidden text.
+const MASK: &str = "***";
+/// Shorter runs of digits after a plus sign are not phone numbers.
+const MIN_PHONE_DIGITS: usize = 6;
+
+/// Hides what the caller may not see.
+#[derive(Debug, Clone, Copy)]
+pub struct Sight {
+    payloads: bool,
+}
+
+impl Sight {
+    pub fn of(caller: &Caller) -> Self {
+        Sight { payloads: caller.sees_payloads() }
+    }
+
+    pub fn event(self, event: &mut TracedEvent) {
+        if !self.payloads {
+            event.payload = Value::Null;
+        }
+        self.event_row(&mut event.row);
+    }
+
+    pub fn listed_event(self, event: &mut ListedEvent) {
+        self.event_row(&mut event.row);
+    }
+
+    fn event_row(self, row: &mut EventRow) {
+        self.error(&mut row.last_error, &[]);
+    }
+
+    pub fn outbox_row(self, row: &mut OutboxView) {
+        let address = row.recipient_address.clone();
+        self.address(&row.channel, &mut row.recipient_address);
+        self.error(&mut row.last_error, &[&address]);
+        if !self.payloads {
+            (row.title, row.body) = (MASK.to_owned(), MASK.to_owned());
+        }
+    }
+
+    pub fn notification(self, row: &mut NotificationRow) {
+        if !self.payloads {
+            (row.title, row.body, row.properties) = (MASK.to_owned(), MASK.to_owned(), Value::Null);
+        }
+    }
+
+    pub fn traced_send(self, send: &mut TracedSend) {
+        let addresses: Vec<String> =
+            send.addresses.iter().map(|of_address| of_address.address.clone()).collect();
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        let own = send.row.recipient_address.clone();
+        let all: Vec<&str> = addresses.iter().copied().chain(own.split(' ')).collect();
+        for of_address in &mut send.addresses {
+            self.address(&send.row.channel, &mut of_address.address);
+            self.error(&mut of_address.error, &all);
+        }
+        for attempt in &mut send.attempts {
+            self.error(&mut attempt.row.error, &all);
+        }
+        self.error(&mut send.row.last_error, &all);
+        self.send(&mut send.row);
+    }
+
+    pub fn send(self, row: &mut SendRow) {
+        let address = row.recipient_address.clone();
+        let addresses: Vec<&str> = address.split(' ').collect();
+        self.address(&row.channel, &mut row.recipient_address);
+        self.error(&mut row.last_error, &addresses);
+    }
+
+    pub fn dead_letter(self, row: &mut DeadLetterRow) {
+        if !self.payloads {
+            row.error = without_addresses(&row.error, &[]);
+        }
+    }
+
+    pub fn listed_dead_letter(self, dead_letter: &mut ListedDeadLetter) {
+        self.dead_letter(&mut dead_letter.row);
+        for AttemptRow { error, .. } in &mut dead_letter.attempts {
+            self.error(error, &[]);
+        }
+        if !self.payloads && dead_letter.message.is_some() {
+            dead_letter.message = Some(MASK.to_owned());
+        }
+    }
+
+    /// Texts inside a decision's details, such as why a provider declared an address dead.
+    pub fn details(self, details: &mut Value) {
+        match details {
+            Value::String(text) if !self.payloads => *text = without_addresses(text, &[]),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.details(value)),
+            Value::Object(fields) => fields.values_mut().for_each(|value| self.details(value)),
+            _ => {}
+        }
+    }
+
+    /// Whoever knows the whole URL of a webhook can post, so nobody sees it.
+    pub fn address(self, channel: &Shown<Channel>, address: &mut String) {
+        if channel.typed().is_none_or(|channel| channel.facts().secret_address) {
+            *address = masked(address);
+        } else if !self.payloads && !address.is_empty() {
+            MASK.clone_into(address);
+        }
+    }
+
+    fn error(self, error: &mut Option<String>, addresses: &[&str]) {
+        if !self.payloads
+            && let Some(text) = error
+        {
+            *text = without_addresses(text, addresses);
+        }
+    }
+}
+
+/// Of a webhook, the host and the first part of the path; of anything else, nothing.
+fn masked(address: &str) -> String {
+    let Ok(url) = webhook(address) else { return MASK.to_owned() };
+    let first = url.path_segments().and_then(|mut parts| parts.next().map(str::to_owned));
+    let origin = url.origin().ascii_serialization();
+    match first.filter(|first| url.path().len() > first.len() + 1) {
+        Some(first) => format!("{origin}/{first}/{MASK}"),
+        None => format!("{origin}/{MASK}"),
+    }
+}
+
+/// A text without these addresses, and without what looks like an e-mail address or a phone number.
+fn without_addresses(text: &str, addresses: &[&str]) -> String {
+    let text = addresses
+        .iter()
+        .filter(|address| !address.is_empty())
+        .fold(text.to_owned(), |text, address| text.replace(address, MASK));
+    let ends_word = |c: char| c.is_whitespace() || "<>()[]{},;:\"'`=".contains(c);
+    let mut shown = String::new();
+    for piece in text.split_inclusive(ends_word) {
+        let word = piece.trim_end_matches(ends_word);
+        shown.push_str(if is_address(word) { MASK } else { word });
+        shown.push_str(&piece[word.len()..]);
+    }
+    shown
+}
+
+fn is_address(word: &str) -> bool {
+    let is_mail = word.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty());
+    let is_phone = word.strip_prefix('+').is_some_and(|number| {
+        number.len() >= MIN_PHONE_DIGITS && number.chars().all(|c| c.is_ascii_digit() || ".-".contains(c))
+    });
+    is_mail || is_phone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Sight = Sight { payloads: true };
+    const LITTLE: Sight = Sight { payloads: false };
+
+    fn shown(sight: Sight, channel: Channel, address: &str) -> String {
+        let mut address = address.to_owned();
+        sight.address(&Shown::Typed(channel), &mut address);
+        address
+    }
+
+    #[test]
+    fn a_webhook_shows_where_it_leads_and_no_more() {
+        for (address, expected) in [
+            ("https://hooks.slack.com/services/T0/B0/secret", "https://hooks.slack.com/services/***"),
+            ("http://127.0.0.1:8080/services/T0?key=secret", "http://127.0.0.1:8080/services/***"),
+            ("https://chat.example/secret", "https://chat.example/***"),
+            ("https://chat.example?secret", "https://chat.example/***"),
+            ("hooks.slack.com/secret", "***"),
+        ] {
+            assert_eq!(masked(address), expected);
+        }
+        assert_eq!(shown(ALL, Channel::Slack, "https://a.example/b/c"), "https://a.example/b/***");
+        assert_eq!(shown(ALL, Channel::Email, "https://a.example/b/c"), "https://a.example/b/c");
+    }
+
+    #[test]
+    fn without_the_scope_no_address_is_seen() {
+        assert_eq!(shown(LITTLE, Channel::Email, "anna@example.com"), "***");
+        assert_eq!(shown(LITTLE, Channel::Websocket, ""), "");
+        let told = |text: &str, addresses: &[&str]| without_addresses(text, addresses);
+        assert_eq!(
+            told("550 5.1.1 <anna@example.com>: user unknown (see mailto:bob@example.org)", &[]),
+            "550 5.1.1 <***>: user unknown (see mailto:***)"
+        );
+        assert_eq!(
+            told("number +39.055-0123 is not reachable, code +12", &[]),
+            "number *** is not reachable, code +12"
+        );
+        assert_eq!(told("token abc:def is gone", &["abc:def"]), "token *** is gone");
+        assert_eq!(told("NO_RECIPIENTS: nobody @ home", &[""]), "NO_RECIPIENTS: nobody @ home");
+    }
+}
