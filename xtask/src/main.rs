@@ -9,6 +9,7 @@ mod servers;
 mod soak;
 mod test;
 mod tidy;
+mod tools;
 mod torture;
 
 use std::path::{Path, PathBuf};

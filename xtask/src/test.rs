@@ -12,6 +12,7 @@ use crate::deny;
 use crate::run::{cargo, headline, within, works};
 use crate::servers::{Servers, Variables};
 use crate::tidy;
+use crate::tools;
 use crate::torture::{Build, FEATURES, Torture};
 
 /// The harness's fixed selection takes a few minutes.
@@ -79,7 +80,8 @@ fn run_tests(root: &Path, limit: Duration, filters: &[String], mut servers: Serv
     within(left_until(deadline), "the build of the tests", &build)?;
     let torture =
         if everything { Some(Torture::build(root, left_until(deadline), Build::WithTests)?) } else { None };
-    let variables = servers.ready()?;
+    let mut variables = servers.ready()?;
+    variables.extend(tools::install(root, left_until(deadline))?);
 
     headline(if nextest {
         "Tests: cargo nextest run"

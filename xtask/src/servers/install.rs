@@ -25,11 +25,16 @@ enum Right {
 
 pub fn whatever_is_missing(wanted: Wanted) -> Result<()> {
     let Err(missing) = programs::find(&SearchPaths::of_this_machine(), wanted) else { return Ok(()) };
-    install(&missing, right())?;
+    install_packages(&missing)?;
     match programs::find(&SearchPaths::of_this_machine(), wanted) {
         Ok(_) => Ok(()),
         Err(missing) => bail!("Debian's packages are not sufficient: {}", request(&missing)),
     }
+}
+
+/// Installs the packages of these programs.
+pub fn install_packages(missing: &[Missing]) -> Result<()> {
+    install(missing, right())
 }
 
 fn right() -> Right {
@@ -80,7 +85,7 @@ pub fn request(missing: &[Missing]) -> String {
     format!(
         "the tests need {}. Install what is missing:\n\n    \
          apt-get install -y --no-install-recommends {}\n\n\
-         or name servers that are there already by {DATABASE_URL} and {BROKER_URL}",
+         Servers that are there already can be named by {DATABASE_URL} and {BROKER_URL}",
         what.join(", "),
         packages(missing).join(" ")
     )

@@ -30,7 +30,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::headline;
 
+pub use install::install_packages;
 pub use keeper::keep;
+pub use programs::Missing;
 
 const DATABASE_URL: &str = "CAMPANILE_TEST_DATABASE_URL";
 const PGBOUNCER_URL: &str = "CAMPANILE_TEST_PGBOUNCER_URL";
