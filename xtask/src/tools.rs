@@ -82,8 +82,8 @@ fn once(root: &Path, name: &str, lists: &[&str], fill: impl FnOnce(&Path) -> Res
     }
     fs::create_dir_all(&folder).context("cannot create a folder for test tools")?;
     for (list, text) in lists.iter().zip(copies) {
-        let file = Path::new(list).file_name().context("a list is a file")?;
-        fs::write(folder.join(file), text).context("cannot copy a list of versions")?;
+        let base = Path::new(list).file_name().context("a list is a file")?;
+        fs::write(folder.join(base), text).context("cannot copy a list of versions")?;
     }
     fill(&folder)?;
     fs::write(complete, "").context("cannot mark an installation as complete")?;

@@ -48,7 +48,7 @@ pub fn check_path(text: &str) -> Result<(), IdError> {
 }
 
 macro_rules! text_id {
-    ($(#[$doc:meta])* $name:ident, $check:path) => {
+    ($(#[$doc:meta])* $name:ident, $check:path, $example:literal) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
         #[serde(transparent)]
@@ -85,7 +85,7 @@ macro_rules! text_id {
             }
         }
 
-        schema!($name, schema::id(""));
+        schema!($name, schema::id("", $example));
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -98,21 +98,21 @@ macro_rules! text_id {
 text_id!(
     /// Chosen by the producer. The same id always means the same event.
     EventId,
-    check_path
+    check_path, "order-1001"
 );
-text_id!(EventType, check);
+text_id!(EventType, check, "ORDER_CREATED");
 text_id!(
     /// `RESTAURANT_USER`, `CUSTOMER`, …: the configuration defines the names.
     UserTypeName,
-    check
+    check, "RESTAURANT_USER"
 );
 text_id!(
     /// Unique per user type only.
     UserId,
-    check
+    check, "10"
 );
-text_id!(EntityType, check);
-text_id!(EntityId, check);
+text_id!(EntityType, check, "RESTAURANT");
+text_id!(EntityId, check, "5");
 
 /// Reads a text, or a number as the text that it was written as.
 pub fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

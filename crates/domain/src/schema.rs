@@ -10,7 +10,7 @@ use crate::id::MAX_ID_CHARS;
 const PRINTABLE: &str = r"^[^\x00-\x1f\x7f-\x9f]*$";
 
 /// An id or a name: text of bounded length, or a whole number, which is kept as text.
-pub fn id(description: &str) -> RefOr<Schema> {
+pub fn id(description: &str, example: &str) -> RefOr<Schema> {
     let number = if description.is_empty() { String::new() } else { format!("{description} ") };
     ObjectBuilder::new()
         .schema_type(SchemaType::Array(vec![Type::String, Type::Integer]))
@@ -18,6 +18,7 @@ pub fn id(description: &str) -> RefOr<Schema> {
         .max_length(Some(MAX_ID_CHARS))
         .pattern(Some(PRINTABLE))
         .description(Some(format!("{number}Numbers are accepted and kept as text.")))
+        .examples([example])
         .into()
 }
 

@@ -1,5 +1,5 @@
-//! API keys in memory, so that a request seldom waits for the database. A key is read again after two seconds, and never
-//! used longer than four after it was read: a revoked key is refused everywhere within five seconds.
+//! API keys in memory, so that a request seldom waits for the database. A key is read again after two seconds, and
+//! never used longer than four after it was read: a revoked key is refused everywhere within five seconds.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

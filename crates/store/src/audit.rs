@@ -25,10 +25,10 @@ pub struct AuditRow {
     #[schema(value_type = AuditAction)]
     pub action: Shown<AuditAction>,
     /// The kind of the changed thing, such as `recipient` or `api_key`.
-    #[schema(example = "event_type_channel_routing")]
+    #[schema(example = "event_audience")]
     pub object_type: String,
     /// Its id, or a JSON array of the columns of its key.
-    #[schema(example = "[\"ORDER_CREATED\",\"EMAIL\"]")]
+    #[schema(example = "[\"ORDER_CREATED\",\"staff\"]")]
     pub object_id: String,
     /// The row before the change, without secrets. Null if it is new.
     #[schema(value_type = Option<JsonObject>)]

@@ -1,5 +1,5 @@
-//! Searches for events. Each search follows one index and skips events that do not match its other filters. A page reads
-//! a bounded number of events.
+//! Searches for events. Each search follows one index and skips events that do not match its other filters. A page
+//! reads a bounded number of events.
 
 use std::time::Duration;
 

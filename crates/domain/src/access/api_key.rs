@@ -1,5 +1,5 @@
-//! API keys of services. A key is `cpk_<id>_<secret>`; the prefix lets secret scanners find it. Only a hash of the secret
-//! is stored. The secret has 256 random bits, so a fast hash is enough.
+//! API keys of services. A key is `cpk_<id>_<secret>`; the prefix lets secret scanners find it. Only a hash of the
+//! secret is stored. The secret has 256 random bits, so a fast hash is enough.
 
 use std::fmt;
 use std::str::FromStr;

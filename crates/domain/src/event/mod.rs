@@ -45,7 +45,7 @@ pub struct NewEvent {
 #[derive(Debug)]
 pub struct AggregateName;
 
-schema!(AggregateName, schema::id(""));
+schema!(AggregateName, schema::id("", "1001"));
 
 fn moment<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let at = Option::deserialize(deserializer)?;

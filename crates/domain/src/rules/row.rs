@@ -106,13 +106,19 @@ macro_rules! selector_schema {
     };
 }
 
-selector_schema!(EventTypeSelector, schema::id("An event type, or `*` for any."));
-selector_schema!(EntityIdSelector, schema::id("The id of an entity, or `*` for any."));
-selector_schema!(TextSelector, schema::id("A value, or `*` for any."));
+selector_schema!(EventTypeSelector, schema::id("An event type, or `*` for any.", "*"));
+selector_schema!(EntityIdSelector, schema::id("The id of an entity, or `*` for any.", "5"));
+selector_schema!(TextSelector, schema::id("A value, or `*` for any.", "*"));
 selector_schema!(ChannelSelector, {
     let names: Vec<&str> = ["*"].into_iter().chain(Channel::ALL.map(Channel::as_str)).collect();
     schema::word("A channel, or `*` for any.", &names)
 });
+
+/// The schema of an audience's name.
+#[derive(Debug)]
+pub struct AudienceName;
+
+schema!(AudienceName, schema::text("Unique within the event type.", None, "staff"));
 
 /// The default of switches that are on unless somebody switches them off.
 pub(crate) fn yes() -> bool {
@@ -121,7 +127,9 @@ pub(crate) fn yes() -> bool {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"user_type": "RESTAURANT_USER", "user_id": "10", "channel": "SMS", "event_type": "*", "enabled": false}))]
+#[schema(example = json!({
+    "user_type": "RESTAURANT_USER", "user_id": "10", "channel": Channel::ALL[0], "event_type": "*", "enabled": false,
+}))]
 pub struct Preference {
     pub user_type: UserTypeName,
     pub user_id: UserId,
@@ -156,7 +164,10 @@ impl Row for Preference {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"entity_type": "RESTAURANT", "entity_id": "5", "channel": "EMAIL", "quiet_hours_start": "22:00", "quiet_hours_end": "08:00"}))]
+#[schema(example = json!({
+    "entity_type": "RESTAURANT", "entity_id": "5", "channel": Channel::ALL[0], "quiet_hours_start": "22:00",
+    "quiet_hours_end": "08:00",
+}))]
 pub struct Setting {
     pub entity_type: EntityType,
     #[serde(default)]
@@ -268,7 +279,7 @@ pub enum DeliveryStrategy {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"event_type": "ORDER_CREATED", "channel": "EMAIL", "mandatory": true, "priority": "HIGH"}))]
+#[schema(example = json!({"event_type": "*", "channel": Channel::ALL[0], "mandatory": true, "priority": "HIGH"}))]
 pub struct Route {
     #[serde(default)]
     #[schema(value_type = EventTypeSelector)]
@@ -303,7 +314,10 @@ pub enum Scope {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"event_type": "ORDER_CREATED", "name": "staff", "recipient_type": "RESTAURANT_USER", "entity_path": "/payload/restaurantId"}))]
+#[schema(example = json!({
+    "event_type": "ORDER_CREATED", "name": "staff", "recipient_type": "RESTAURANT_USER",
+    "entity_path": "/payload/restaurantId",
+}))]
 pub struct Audience {
     pub event_type: EventType,
     pub name: String,
@@ -382,7 +396,9 @@ fn check_entity_path(path: &str) -> Result<(), FieldError> {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"event_type": "ORDER_CREATED", "channel": "*", "locale": "en", "title": "New order", "body": "{{ payload.items }} items"}))]
+#[schema(example = json!({
+    "event_type": "*", "channel": "*", "locale": "*", "title": "New order", "body": "{{ payload.items }} items",
+}))]
 pub struct Template {
     #[serde(default)]
     #[schema(value_type = EventTypeSelector)]

@@ -30,7 +30,8 @@ pub struct AuditParams {
 
 /// List changes
 ///
-/// Every change of people, rules, templates and keys, and every operator's action, the newest first. Secrets are left out.
+/// Every change of people, rules, templates and keys, and every operator's action, the newest first. Secrets are left
+/// out.
 #[utoipa::path(
     get, path = "/v1/audit", tag = "access", operation_id = "list_audit", params(AuditParams),
     responses((status = 200, description = "A page of changes.", body = Page<AuditRow>)),

@@ -6,6 +6,7 @@ use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use campanile_channels::sms;
+use campanile_domain::id::SendKey;
 use campanile_store::Receipt;
 use reqwest::Url;
 use serde::Deserialize;
@@ -38,7 +39,7 @@ pub struct Of {
 /// Twilio calls this path. Its signature is verified.
 #[utoipa::path(
     post, path = "/v1/callbacks/twilio", tag = "callbacks", operation_id = "receive_twilio_receipt",
-    params(("send" = Option<String>, Query, example = "01970000-0000-7000-8000-000000000000:SMS", description = "The SMS that the receipt is about.")),
+    params(("send" = Option<SendKey>, Query, description = "The send that the receipt is about.")),
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",
         example = "MessageSid=SM0123&MessageStatus=delivered",

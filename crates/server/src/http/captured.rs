@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use campanile_domain::id::EventId;
 use campanile_store::CapturedRow;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -20,7 +21,7 @@ const BATCH: usize = 25;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct CapturedParams {
-    #[param(example = "order-1001")]
+    #[param(value_type = Option<EventId>)]
     event_id: Option<String>,
     #[serde(default, deserialize_with = "number")]
     #[param(value_type = Option<String>)]

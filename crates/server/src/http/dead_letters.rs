@@ -208,7 +208,8 @@ pub struct SkippedDeadLetter {
 ///
 /// Moves failed events, rows and sends back to the stage where they failed. Nobody who was told is told again.
 #[utoipa::path(
-    post, path = "/v1/dead-letters/replay", tag = "dead letters", operation_id = "replay_dead_letters", request_body = Wanted,
+    post, path = "/v1/dead-letters/replay", tag = "dead letters", operation_id = "replay_dead_letters",
+    request_body = Wanted,
     responses((status = 200, description = "They are processed again.", body = ReplayResult)),
 )]
 pub async fn replay(

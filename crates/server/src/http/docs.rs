@@ -1,5 +1,5 @@
-//! The API's document, and a page to read and try it. The page's script is part of the binary, so nothing is loaded from
-//! other hosts.
+//! The API's document, and a page to read and try it. The page's script is part of the binary, so nothing is loaded
+//! from other hosts.
 
 use campanile_domain::schema::JsonObject;
 use std::sync::LazyLock;
@@ -29,14 +29,16 @@ impl Page {
     fn new() -> Self {
         let configuration = json!({
             "url": "/openapi.json", "withDefaultFonts": false, "telemetry": false, "agent": {"disabled": true},
-            "hideClientButton": true, "defaultOpenAllTags": true, "authentication": {"preferredSecurityScheme": "apiKey"}, "showDeveloperTools": "never", "mcp": {"disabled": true},
+            "mcp": {"disabled": true}, "hideClientButton": true, "showDeveloperTools": "never",
+            "defaultOpenAllTags": true, "authentication": {"preferredSecurityScheme": "apiKey"},
         });
         let start = format!("Scalar.createApiReference('#app', {configuration})");
         let hash = BASE64_STANDARD.encode(Sha256::digest(&start));
         let html = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>Campanile API</title>\n<link rel=\"icon\" href=\"data:,\">\n</head>\n<body>\n<div id=\"app\"></div>\n\
+             <title>Campanile API</title>\n<link rel=\"icon\" href=\"data:,\">\n</head>\n<body>\n\
+             <div id=\"app\"></div>\n\
              <script src=\"/docs/scalar.js\"></script>\n<script>{start}</script>\n</body>\n</html>\n"
         );
         let policy = format!(
@@ -60,7 +62,9 @@ pub async fn document() -> Response {
 /// Read the reference page
 #[utoipa::path(
     get, path = "/docs", tag = "docs", operation_id = "read_reference_page",
-    responses((status = 200, description = "A page that shows the document.", body = String, content_type = "text/html")),
+    responses(
+        (status = 200, description = "A page that shows the document.", body = String, content_type = "text/html"),
+    ),
 )]
 pub async fn page() -> Response {
     let headers = [(header::CONTENT_SECURITY_POLICY, PAGE.policy.as_str())];

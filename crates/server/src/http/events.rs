@@ -136,9 +136,9 @@ pub struct EventParams {
     #[param(example = "1001")]
     aggregate_id: Option<String>,
     /// Only events that this user was notified of; together with `user_id`.
-    #[param(value_type = Option<String>, example = "CUSTOMER")]
+    #[param(value_type = Option<UserTypeName>)]
     user_type: Option<UserTypeName>,
-    #[param(value_type = Option<String>, example = "42")]
+    #[param(value_type = Option<UserId>)]
     user_id: Option<UserId>,
     /// Only events that arrived at this time or later.
     #[serde(default)]
@@ -231,9 +231,9 @@ pub async fn list(
 #[into_params(parameter_in = Query)]
 pub struct TraceParams {
     /// Only this user; together with `user_id`.
-    #[param(value_type = Option<String>, example = "CUSTOMER")]
+    #[param(value_type = Option<UserTypeName>)]
     user_type: Option<UserTypeName>,
-    #[param(value_type = Option<String>, example = "42")]
+    #[param(value_type = Option<UserId>)]
     user_id: Option<UserId>,
     cursor: Option<String>,
 }

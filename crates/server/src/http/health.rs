@@ -101,7 +101,9 @@ fn broker(state: &BrokerState) -> String {
 /// Read metrics
 #[utoipa::path(
     get, path = "/metrics", tag = "health", operation_id = "read_metrics",
-    responses((status = 200, description = "The text format of Prometheus.", body = String, content_type = "text/plain")),
+    responses(
+        (status = 200, description = "The text format of Prometheus.", body = String, content_type = "text/plain"),
+    ),
 )]
 pub async fn metrics(State(app): State<App>) -> Response {
     let text = format!("{}{}", app.metrics.render(), app.engine.render_latencies());

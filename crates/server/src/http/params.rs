@@ -1,5 +1,5 @@
-//! Query parameters as types, which also describe them in the API's document. Unknown parameters are refused, and errors
-//! name the parameter.
+//! Query parameters as types, which also describe them in the API's document. Unknown parameters are refused, and
+//! errors name the parameter.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -5,9 +5,14 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
+use campanile_domain::channel::Channel;
+use campanile_domain::id::{EntityId, EntityType, EventType, UserId, UserTypeName};
 use campanile_domain::people::recipient::{Entity, Recipient};
 use campanile_domain::people::user_type::UserTypes;
-use campanile_domain::rules::row::{Audience, Preference, Route, Row, Setting, Template};
+use campanile_domain::rules::row::{
+    Audience, AudienceName, ChannelSelector, EntityIdSelector, EventTypeSelector, Preference, Route, Row,
+    Setting, Template, TextSelector,
+};
 use campanile_domain::template::{canonical_locale, is_locale};
 use campanile_store::{RowFilter, RowPage, Shown, Table, TableRow};
 use serde::{Deserialize, Serialize};
@@ -40,22 +45,19 @@ macro_rules! row_calls {
     (
         $module:ident: $row:ident in $table:expr, $path:literal, $tag:literal,
         put $put:literal, list $list:literal, delete $delete:literal,
-        key ($($key:ident: $key_example:literal),*), selectors ($($selector:ident: $selector_example:literal),*),
-        filters ($($filter:ident: $filter_example:literal),*)
+        key ($($key:ident: $key_type:ty),*), selectors ($($selector:ident: $selector_type:ty),*),
+        filters ($($filter:ident: $filter_type:ty),*)
     ) => {
         pub mod $module {
-            use super::{
-                App, Body, Caller, Deserialize, HeaderMap, IntoParams, Json, Limit, Page, Params, Problem, Shown,
-                State, StatusCode, TableRow, Written, $row,
-            };
+            use super::*;
 
             /// Which rows to list.
             #[derive(Debug, Deserialize, IntoParams)]
             #[into_params(parameter_in = Query)]
             pub struct Filter {
-                $(#[param(example = $key_example)] $key: Option<String>,)*
-                $(#[param(example = $selector_example)] $selector: Option<String>,)*
-                $(#[param(example = $filter_example)] $filter: Option<String>,)*
+                $(#[param(value_type = Option<$key_type>)] $key: Option<String>,)*
+                $(#[param(value_type = Option<$selector_type>)] $selector: Option<String>,)*
+                $(#[param(value_type = Option<$filter_type>)] $filter: Option<String>,)*
                 cursor: Option<String>,
                 #[serde(default)]
                 #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
@@ -66,8 +68,8 @@ macro_rules! row_calls {
             #[derive(Debug, Deserialize, IntoParams)]
             #[into_params(parameter_in = Query)]
             pub struct Key {
-                $(#[param(example = $key_example)] $key: String,)*
-                $(#[param(example = $selector_example)] $selector: Option<String>,)*
+                $(#[param(value_type = $key_type)] $key: String,)*
+                $(#[param(value_type = Option<$selector_type>)] $selector: Option<String>,)*
             }
 
             #[utoipa::path(
@@ -128,39 +130,40 @@ macro_rules! row_calls {
 row_calls!(
     recipients: Recipient in super::Table::Recipients, "/v1/recipients", "people",
     put "Write recipients", list "List recipients", delete "Delete a recipient",
-    key (user_type: "RESTAURANT_USER", user_id: "10"), selectors (),
-    filters (entity_type: "RESTAURANT", entity_id: "5", role: "MANAGER", active: "true")
+    key (user_type: UserTypeName, user_id: UserId), selectors (),
+    filters (entity_type: EntityType, entity_id: EntityId, role: String, active: bool)
 );
 row_calls!(
     entities: Entity in super::Table::Entities, "/v1/entities", "people",
     put "Write entities", list "List entities", delete "Delete an entity",
-    key (entity_type: "RESTAURANT", entity_id: "5"), selectors (), filters (kind: "PIZZERIA")
+    key (entity_type: EntityType, entity_id: EntityId), selectors (), filters (kind: String)
 );
 row_calls!(
     preferences: Preference in super::Table::Preferences, "/v1/preferences", "people",
     put "Write preferences of users", list "List preferences of users", delete "Delete a preference of a user",
-    key (user_type: "RESTAURANT_USER", user_id: "10", channel: "SMS"), selectors (event_type: "*"), filters ()
+    key (user_type: UserTypeName, user_id: UserId, channel: Channel),
+    selectors (event_type: EventTypeSelector), filters ()
 );
 row_calls!(
     settings: Setting in super::Table::Settings, "/v1/settings", "rules",
     put "Write settings of entities", list "List settings of entities", delete "Delete a setting of an entity",
-    key (entity_type: "RESTAURANT", channel: "EMAIL"),
-    selectors (entity_id: "5", kind: "*", event_type: "*"), filters ()
+    key (entity_type: EntityType, channel: Channel),
+    selectors (entity_id: EntityIdSelector, kind: TextSelector, event_type: EventTypeSelector), filters ()
 );
 row_calls!(
     routing: Route in super::Table::Routing, "/v1/routing", "rules",
     put "Write routes", list "List routes", delete "Delete a route",
-    key (channel: "EMAIL"), selectors (event_type: "ORDER_CREATED"), filters ()
+    key (channel: Channel), selectors (event_type: EventTypeSelector), filters ()
 );
 row_calls!(
     audiences: Audience in super::Table::Audiences, "/v1/audiences", "rules",
     put "Write audiences", list "List audiences", delete "Delete an audience",
-    key (event_type: "ORDER_CREATED", name: "staff"), selectors (), filters ()
+    key (event_type: EventType, name: AudienceName), selectors (), filters ()
 );
 row_calls!(
     templates: Template in super::Table::Templates, "/v1/templates", "rules",
     put "Write templates", list "List templates", delete "Delete a template",
-    key (), selectors (event_type: "ORDER_CREATED", channel: "*", locale: "en"), filters ()
+    key (), selectors (event_type: EventTypeSelector, channel: ChannelSelector, locale: TextSelector), filters ()
 );
 
 async fn write<T: Row + Into<TableRow>>(

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use campanile_domain::channel::Channel;
-use campanile_domain::id::SendKey;
+use campanile_domain::id::{EventId, SendKey, UserId, UserTypeName};
 use campanile_domain::status::SendStatus;
 use campanile_store::{ListedSend, Resolution, Resolved, SendCursor, SendFilter, SendPage};
 use serde::de::Error;
@@ -32,11 +32,11 @@ pub struct SendParams {
     #[serde(default, deserialize_with = "parsed")]
     #[param(value_type = Option<Channel>)]
     channel: Option<Channel>,
-    #[param(example = "order-1001")]
+    #[param(value_type = Option<EventId>)]
     event_id: Option<String>,
-    #[param(example = "RESTAURANT_USER")]
+    #[param(value_type = Option<UserTypeName>)]
     user_type: Option<String>,
-    #[param(example = "10")]
+    #[param(value_type = Option<UserId>)]
     user_id: Option<String>,
     provider: Option<String>,
     cursor: Option<String>,
@@ -56,8 +56,8 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SendStatu
 
 /// List sends
 ///
-/// With an event, by recipient. Without one, `IN_DOUBT` and `DUE` sends in the order in which they wait, and others from
-/// the newest to the oldest. Without the scope `payload`, addresses are hidden.
+/// With an event, by recipient. Without one, `IN_DOUBT` and `DUE` sends in the order in which they wait, and others
+/// from the newest to the oldest. Without the scope `payload`, addresses are hidden.
 #[utoipa::path(
     get, path = "/v1/sends", tag = "sends", operation_id = "list_sends", params(SendParams),
     responses((status = 200, description = "A page of sends.", body = Page<ShownSend<ListedSend>>)),

@@ -22,12 +22,13 @@ const MAX_SECONDS: u64 = 15 * 60;
 const DEFAULT_SECONDS: u64 = 5 * 60;
 const MAX_NAME_CHARS: usize = 200;
 
-/// Whom a ticket is for, and for how long. With the token of a user it is for that user, and only `valid_seconds` may be
-/// given.
+/// Whom a ticket is for, and for how long. With the token of a user it is for that user, and only `valid_seconds` may
+/// be given.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
-    "user_type": "RESTAURANT_USER", "user_id": "10", "entity_type": "RESTAURANT", "entity_id": "5", "valid_seconds": 300,
+    "user_type": "RESTAURANT_USER", "user_id": "10", "entity_type": "RESTAURANT", "entity_id": "5",
+    "valid_seconds": 300,
 }))]
 pub struct NewTicket {
     user_type: Option<UserTypeName>,

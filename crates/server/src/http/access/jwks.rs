@@ -1,5 +1,5 @@
-//! The public keys that may sign tokens of end users: a JWKS file, read again when it changes. Each key is pinned to one
-//! algorithm, so that a token cannot choose how it is verified.
+//! The public keys that may sign tokens of end users: a JWKS file, read again when it changes. Each key is pinned to
+//! one algorithm, so that a token cannot choose how it is verified.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -104,8 +104,8 @@ struct Jwks {
     keys: Vec<Value>,
 }
 
-/// Reads the usable keys of a file. Keys of other kinds are skipped, as RFC 7517 wants it; a file without any usable key
-/// is an error.
+/// Reads the usable keys of a file. Keys of other kinds are skipped, as RFC 7517 wants it; a file without any usable
+/// key is an error.
 pub fn read(path: &Path) -> anyhow::Result<Vec<PinnedKey>> {
     let name = path.display();
     let size = std::fs::metadata(path).with_context(|| format!("cannot read {name}"))?.len();

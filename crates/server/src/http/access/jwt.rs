@@ -1,4 +1,5 @@
-//! Tokens of end users: which keys may sign them, and what they must claim. `jsonwebtoken` verifies signatures and times.
+//! Tokens of end users: which keys may sign them, and what they must claim. `jsonwebtoken` verifies signatures and
+//! times.
 
 use std::fmt;
 

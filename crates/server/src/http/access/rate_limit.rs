@@ -54,15 +54,15 @@ impl<K: Hash + Eq> RateLimit<K> {
 
     /// Takes a request from the bucket, if it has one. `None` without a limit.
     pub fn take(&self, key: K, now: Instant) -> Option<Remaining> {
-        self.look(key, now, true)
+        self.draw(key, now, true)
     }
 
-    /// Looks whether the bucket has a request left, and leaves it there.
+    /// Tells whether the bucket has a request left, and leaves it there.
     pub fn peek(&self, key: K, now: Instant) -> Option<Remaining> {
-        self.look(key, now, false)
+        self.draw(key, now, false)
     }
 
-    fn look(&self, key: K, now: Instant, take: bool) -> Option<Remaining> {
+    fn draw(&self, key: K, now: Instant, take: bool) -> Option<Remaining> {
         let interval = MINUTE.checked_div(self.per_minute)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let key = state.place(key, self.max_buckets, now);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_takes_nothing() {
+    fn a_peek_takes_nothing() {
         let (limit, now) = (RateLimit::new(1), Instant::now());
         assert_eq!(limit.peek("a", now).unwrap().wait, None);
         assert_eq!(limit.peek("a", now).unwrap().wait, None);

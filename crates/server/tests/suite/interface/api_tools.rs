@@ -1,5 +1,5 @@
-//! Tools that read the API's document: a generated client, the reference page in a browser, and Schemathesis, which tries
-//! what the document permits and what it does not.
+//! Tools that read the API's document: a generated client, the reference page in a browser, and Schemathesis, which
+//! tries what the document permits and what it does not.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -42,7 +42,7 @@ fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
 /// The example of a schema: its own, or that of the schema which it refers to or consists of.
 fn example(document: &Value, schema: &Value) -> Option<Value> {
     let schema = resolved(document, schema);
-    let own = schema.get("example").or_else(|| schema["examples"].get(0));
+    let own = schema.get("example").or_else(|| schema["examples"].get(0)).or_else(|| schema["enum"].get(0));
     if let Some(own) = own {
         return Some(own.clone());
     }
