@@ -97,6 +97,10 @@ impl Engine {
 }
 
 impl Meter {
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// The sum of the metrics with this name whose labels contain `labels`.
     pub async fn read(&self, name: &str, labels: &str) -> Result<f64> {
         let text = self.all().await?;

@@ -12,6 +12,7 @@ mod email;
 mod engine;
 mod fan_out;
 mod growth;
+mod http;
 mod latency;
 mod limit;
 mod memory;
@@ -111,6 +112,8 @@ enum Part {
     Memory,
     /// E-mails per second over SMTP, compared with smtp-source.
     Email,
+    /// Events per second over HTTP.
+    Http,
     /// CPU time by stage, statements and round trips.
     Steps,
 }
@@ -220,6 +223,7 @@ async fn measure(bench: &Bench, chosen: Chosen, report: &mut Report) -> Result<(
             Part::FanOut => Box::pin(fan_out::measure(bench, report)).await?,
             Part::Memory => memory::measure(bench, report).await?,
             Part::Email => email::measure(bench, report, &connections).await?,
+            Part::Http => http::measure(bench, report, &backends).await?,
             Part::Steps => steps::measure(bench, report, of_steps).await?,
         }
     }

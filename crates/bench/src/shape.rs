@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use anyhow::Result;
 use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
 use crate::world::World;
 
@@ -82,6 +83,17 @@ impl Shape {
             series(first, events)
         );
         world.database.run(&sql).await
+    }
+
+    /// An event for HTTP.
+    pub fn event(self, number: usize) -> Value {
+        json!({
+            "event_id": format!("order-{number}"), "event_type": "ORDER_CREATED", "aggregate_type": "RESTAURANT",
+            "aggregate_id": format!("r{}", number % self.restaurants()),
+            "payload": {
+                "number": number, "guest": "Giulia Rossi", "dishes": 4, "at": "19:30", "table": 12,
+            },
+        })
     }
 
     /// The statement for one event, with `campanile.emit`.
