@@ -17,7 +17,7 @@ use crate::world::{Backend, World};
 
 const CONNECTIONS: usize = 50;
 const EVENTS_PER_REQUEST: usize = 100;
-const KEY: &str = "benchmark-admin-key";
+const KEY: &str = "benchmark-admin-key-of-at-least-32-bytes";
 
 pub async fn measure(bench: &Bench, report: &mut Report, backends: &[Backend]) -> Result<()> {
     let (mut rows, mut kept) = (Vec::new(), Vec::new());

@@ -79,6 +79,11 @@ impl ApiKeyCache {
         None
     }
 
+    /// The hash of a key that was read before, however long ago.
+    pub fn known_hash(&self, id: &ApiKeyId) -> Option<ApiKeyHash> {
+        self.lock().get(id).map(|entry| entry.key.hash.clone())
+    }
+
     /// Whether the use of this key is to be recorded now. Asked again within a minute, it answers no.
     pub fn records_use(&self, id: &ApiKeyId, now: Instant) -> bool {
         let mut keys = self.lock();

@@ -53,9 +53,9 @@ pub(crate) fn api_key(row: &impl Columns) -> Result<ApiKey, StoreError> {
     let id = ApiKeyId::stored(row.str("id")?);
     let scopes = serde_json::from_value(row.json("scopes")?).map_err(|error| bad("scopes", error))?;
     Ok(ApiKey {
-        prefix: ApiKey::prefix_of(&id),
         id,
         name: row.text("name")?,
+        prefix: row.text("prefix")?,
         scopes,
         created_at: Moment(row.time("created_at")?),
         last_used_at: moment("last_used_at")?,

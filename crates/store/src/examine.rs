@@ -131,7 +131,7 @@ pub(crate) fn dead_letters(count: u64) -> Finding {
     match count {
         0 => Finding::ok(SUBJECT, "none"),
         count => Finding::note(SUBJECT, format!("{count} not replayed")).with_remedy(
-            "`campanile dead-letters list` shows them, `campanile dead-letters replay` tries again",
+            "`campanile dead-letters list` shows them, `campanile dead-letters replay --all` tries them again",
         ),
     }
 }

@@ -25,7 +25,7 @@ use campanile_testkit::proxy::Proxy;
 /// After this time a holder counts as dead.
 pub const LEASE: Duration = Duration::from_secs(3);
 /// The admin key of every instance.
-pub const KEY: &str = "torture-admin-key";
+pub const KEY: &str = "torture-admin-key-of-at-least-32-bytes";
 /// Instances poll once a second for changed rules.
 const RULES_ARE_NOTICED: Duration = Duration::from_secs(2);
 const STOP_LIMIT: Duration = Duration::from_secs(30);

@@ -11,7 +11,7 @@ const SQLITE: &str = "crates/store/src/sqlite/";
 const POSTGRES: &str = "crates/store/src/postgres/";
 
 /// Statements without a twin, with the reason.
-const ALONE: [(&str, &str); 23] = [
+const ALONE: [(&str, &str); 24] = [
     (
         "sql/send/expire_leases.sql",
         "one engine owns a SQLite file, so at its start nobody else holds a lease",
@@ -39,6 +39,7 @@ const ALONE: [(&str, &str); 23] = [
     ("sql/dead_letter/lock_replay.sql", "SQLite has one writer"),
     ("sql/outbox/lock_republish.sql", "SQLite has one writer"),
     ("sql/retain/lock_retain.sql", "SQLite has one writer"),
+    ("sql/row/lock_writes.sql", "SQLite has one writer"),
     ("sql/signing_key/lock_signing_keys.sql", "SQLite has one writer"),
     ("sql/signal/lock_suppress_notify.sql", "SQLite notifies nobody"),
     ("sql/database/now.sql", "SQLite has no clock of its own"),

@@ -110,6 +110,10 @@ impl fmt::Display for AuditAction {
     }
 }
 
+/// A longer text is recorded by its beginning and its hash: the record is kept for long, and listed by the thousand.
+const MAX_TEXT_BYTES: usize = 2_000;
+const SHOWN_CHARS: usize = 200;
+
 /// One change, to be written in the transaction of the change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEntry {
@@ -135,6 +139,7 @@ impl AuditEntry {
         }
         for row in [&mut before, &mut after].into_iter().flatten() {
             mask_secrets(row);
+            row.values_mut().for_each(shorten);
         }
         let action = if after.is_some() { AuditAction::Put } else { AuditAction::Delete };
         Some(AuditEntry {
@@ -147,8 +152,18 @@ impl AuditEntry {
     }
 }
 
+/// Shortens a long text, such as that of a template. A hash shows whether it changed.
+fn shorten(value: &mut Value) {
+    if let Value::String(text) = value
+        && text.len() > MAX_TEXT_BYTES
+    {
+        let begin: String = text.chars().take(SHOWN_CHARS).collect();
+        *text = format!("{begin}… ({} bytes, sha256 {})", text.len(), short_hash(text));
+    }
+}
+
 /// Masks the addresses of a recipient that are secrets.
-fn mask_secrets(row: &mut Map<String, Value>) {
+pub fn mask_secrets(row: &mut Map<String, Value>) {
     for facts in Channel::ALL.into_iter().map(Channel::facts).filter(|facts| facts.secret_address) {
         match facts.address {
             AddressSource::Column(column) => {
@@ -166,12 +181,18 @@ fn mask_secrets(row: &mut Map<String, Value>) {
 fn mask(value: &mut Value) {
     match value {
         Value::String(text) => {
-            let hash = Sha256::digest(text.as_bytes());
-            *text = format!("*** (sha256 {:02x}{:02x}{:02x}{:02x})", hash[0], hash[1], hash[2], hash[3]);
+            *text = format!("*** (sha256 {})", short_hash(text));
         }
         Value::Array(values) => values.iter_mut().for_each(mask),
         _ => {}
     }
+}
+
+fn short_hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes())
+        .iter()
+        .take(4)
+        .fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"))
 }
 
 #[cfg(test)]
@@ -197,6 +218,15 @@ mod tests {
         assert_ne!(entry.before, entry.after);
         let shown = format!("{entry:?}");
         assert!(shown.contains("Anna") && !shown.contains("hooks.slack.com"), "{shown}");
+    }
+
+    #[test]
+    fn a_long_text_is_recorded_by_its_beginning_and_its_hash() {
+        let template = |body: &str| row(json!({ "body": body }));
+        let (old, new) = ("x".repeat(100_000), format!("{}y", "x".repeat(99_999)));
+        let entry = AuditEntry::of_row("template", &[], template(&old), template(&new)).unwrap();
+        assert_ne!(entry.before, entry.after);
+        assert!(entry.before.unwrap().to_string().len() < 1_000);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::channel::{AddressSource, Channel, RecipientColumn};
 use crate::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
-use crate::people::address::{Addresses, Mailbox, e164, is_e164, is_push_token, webhook};
+use crate::people::address::{Addresses, MASK, Mailbox, e164, is_e164, is_push_token, webhook};
 use crate::people::user_type::{UserTypes, Webhook};
 use crate::rules::quiet_hours::Zone;
 use crate::rules::row::{FieldError, Preference, Row, Setting, yes};
@@ -108,6 +108,28 @@ impl Recipient {
         addresses
     }
 
+    /// Masks the addresses that are secrets.
+    pub fn mask_secrets(&mut self, masked: impl Fn(&str) -> String) {
+        for facts in Channel::ALL.into_iter().map(Channel::facts).filter(|facts| facts.secret_address) {
+            match facts.address {
+                AddressSource::Column(RecipientColumn::SlackWebhook) => {
+                    self.slack_webhook = self.slack_webhook.as_deref().map(&masked);
+                }
+                AddressSource::Column(RecipientColumn::Email) => {
+                    self.email = self.email.as_deref().map(&masked);
+                }
+                AddressSource::Column(RecipientColumn::Phone) => {
+                    self.phone = self.phone.as_deref().map(&masked);
+                }
+                AddressSource::Column(RecipientColumn::PushTokens) => {
+                    self.push_tokens = self.push_tokens.iter().map(|token| masked(token)).collect();
+                }
+                AddressSource::Entry => self.addresses.mask(facts.name, &masked),
+                AddressSource::None => {}
+            }
+        }
+    }
+
     fn column(&self, column: RecipientColumn) -> Vec<&str> {
         match column {
             RecipientColumn::Email => self.email.as_deref().into_iter().collect(),
@@ -118,23 +140,32 @@ impl Recipient {
     }
 }
 
+/// Checks that there is such a user type, and that its users belong to such a group.
+pub fn check_user(
+    user_types: &UserTypes,
+    user_type: &UserTypeName,
+    entity: (Option<&EntityType>, Option<&EntityId>),
+) -> Result<(), FieldError> {
+    let known = known_user_type(user_types, "user_type", user_type)?;
+    match entity {
+        (Some(_), None) => Err(FieldError::new("entity_id", "is required with entity_type")),
+        (None, Some(_)) => Err(FieldError::new("entity_type", "is required with entity_id")),
+        (Some(entity_type), Some(_)) if known.entity_type.as_ref() != Some(entity_type) => {
+            let belongs = known.entity_type.as_ref().map_or("no entity".to_owned(), |t| format!("a {t}"));
+            let detail = format!("a {user_type} belongs to {belongs}, not to `{entity_type}`");
+            Err(FieldError::new("entity_type", detail))
+        }
+        (Some(_), Some(entity_id)) if entity_id.as_str() == EVERY_ENTITY => {
+            Err(FieldError::new("entity_id", "`*` stands for every entity and can't name one"))
+        }
+        (None, None) | (Some(_), Some(_)) => Ok(()),
+    }
+}
+
 impl Row for Recipient {
     fn check(&self, user_types: &UserTypes) -> Result<(), FieldError> {
-        let user_type = known_user_type(user_types, "user_type", &self.user_type)?;
-        match (&self.entity_type, &self.entity_id) {
-            (Some(_), None) => return Err(FieldError::new("entity_id", "is required with entity_type")),
-            (None, Some(_)) => return Err(FieldError::new("entity_type", "is required with entity_id")),
-            (Some(entity_type), Some(_)) if user_type.entity_type.as_ref() != Some(entity_type) => {
-                let belongs =
-                    user_type.entity_type.as_ref().map_or("no entity".to_owned(), |t| format!("a {t}"));
-                let detail = format!("a {} belongs to {belongs}, not to `{entity_type}`", self.user_type);
-                return Err(FieldError::new("entity_type", detail));
-            }
-            (Some(_), Some(entity_id)) if entity_id.as_str() == EVERY_ENTITY => {
-                return Err(FieldError::new("entity_id", "`*` stands for every entity and can't name one"));
-            }
-            (None, None) | (Some(_), Some(_)) => {}
-        }
+        let entity = (self.entity_type.as_ref(), self.entity_id.as_ref());
+        check_user(user_types, &self.user_type, entity)?;
         for (field, text) in [("role", &self.role), ("name", &self.name)] {
             plain_text(field, text.as_deref())?;
         }
@@ -168,6 +199,12 @@ impl Recipient {
             let detail =
                 "is not a registration token: only printable ASCII characters without spaces are allowed";
             return Err(FieldError::new(&format!("push_tokens/{at}"), detail));
+        }
+        if self.slack_webhook.as_deref().is_some_and(|webhook| webhook.ends_with(MASK)) {
+            return Err(FieldError::new(
+                "slack_webhook",
+                "is masked, as listings show it; give the whole webhook",
+            ));
         }
         if let Some(Err(why)) = self.slack_webhook.as_deref().map(webhook) {
             let detail = format!("is not a webhook URL such as https://hooks.slack.com/services/...: {why}");

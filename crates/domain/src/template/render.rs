@@ -6,10 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use minijinja::value::{Serde, merge_maps};
 use minijinja::{ErrorKind, Value};
+use serde::Serialize;
 
 use super::{Compiled, Needs, Templates, Text, in_words, plain_text, url};
 use crate::channel::Channel;
-use crate::id::EventType;
+use crate::id::{EntityId, EntityType, EventType, UserId, UserTypeName};
 use crate::people::recipient::Recipient;
 use crate::rules::quiet_hours::Zone;
 use crate::rules::row::Selector;
@@ -26,6 +27,40 @@ pub const MAX_BODY_BYTES: usize = 32 * 1024;
 const USUAL_BYTES: usize = 64;
 /// HTML is rendered at the attempt, one message at a time, so it may be larger.
 const MAX_HTML_BYTES: usize = 256 * 1024;
+
+/// What a template may say of a recipient. Devices and webhooks are left out: a text must not give them away.
+#[derive(Serialize)]
+struct Person<'a> {
+    user_type: &'a UserTypeName,
+    user_id: &'a UserId,
+    entity_type: Option<&'a EntityType>,
+    entity_id: Option<&'a EntityId>,
+    role: Option<&'a str>,
+    name: Option<&'a str>,
+    email: Option<&'a str>,
+    phone: Option<&'a str>,
+    locale: Option<&'a str>,
+    time_zone: Option<&'a Zone>,
+    active: bool,
+}
+
+impl<'a> Person<'a> {
+    fn of(recipient: &'a Recipient) -> Self {
+        Person {
+            user_type: &recipient.user_type,
+            user_id: &recipient.user_id,
+            entity_type: recipient.entity_type.as_ref(),
+            entity_id: recipient.entity_id.as_ref(),
+            role: recipient.role.as_deref(),
+            name: recipient.name.as_deref(),
+            email: recipient.email.as_deref(),
+            phone: recipient.phone.as_deref(),
+            locale: recipient.locale.as_deref(),
+            time_zone: recipient.time_zone.as_ref(),
+            active: recipient.active,
+        }
+    }
+}
 
 /// Renders the texts of one event. A text that does not depend on the recipient is rendered once. One that depends only
 /// on language and zone is rendered once for each of these.
@@ -202,7 +237,7 @@ impl<'a> Renderer<'a> {
     ) -> Value {
         let mut variables: BTreeMap<&'static str, Value> = own.iter().cloned().collect();
         if needs.person {
-            variables.insert("recipient", Value::from(Serde(recipient)));
+            variables.insert("recipient", Value::from(Serde(Person::of(recipient))));
         }
         if needs.locale {
             let zone = recipient.time_zone.clone().unwrap_or_else(Zone::utc);

@@ -44,6 +44,11 @@ impl Engine {
         Ok(Authenticated::Valid(Arc::clone(&stored.key)))
     }
 
+    /// Whether this key was read before, and has this secret. It may be revoked or expired since.
+    pub fn knows_api_key(&self, token: &ApiKeyToken) -> bool {
+        self.api_keys.known_hash(&token.id).is_some_and(|hash| is_same(&token.hash(), &hash))
+    }
+
     /// The time by the estimate of the database's clock.
     pub fn now(&self) -> Timestamp {
         self.clock.now()

@@ -1,9 +1,10 @@
 //! The HTTP client of the commands. It alone knows the key, and turns problem responses into messages for people.
 
+use std::error::Error;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use reqwest::{Method, StatusCode};
+use reqwest::{Certificate, Method, StatusCode};
 use serde_json::Value;
 
 use super::CommandError;
@@ -31,10 +32,12 @@ impl Client {
         as_json: bool,
         config: &Config,
         invocation: Invocation,
+        trusted: Vec<Certificate>,
     ) -> anyhow::Result<Self> {
         let configured = (!config.auth.admin_key.is_empty()).then(|| config.auth.admin_key.clone());
         let key = key.or(configured).map_or_else(|| kept_key(config), Ok)?;
-        let http = reqwest::Client::builder().timeout(Duration::from_mins(1)).build()?;
+        let http = reqwest::Client::builder().timeout(Duration::from_mins(1));
+        let http = if trusted.is_empty() { http } else { http.tls_certs_merge(trusted) }.build()?;
         Ok(Client { http, url: url.trim_end_matches('/').to_owned(), key, as_json, invocation })
     }
 
@@ -54,14 +57,27 @@ impl Client {
         self.call(Method::DELETE, path, None).await
     }
 
+    fn unreached(&self, error: &reqwest::Error) -> anyhow::Error {
+        let (url, why) = (&self.url, root_cause(error));
+        if why.contains("certificate") {
+            anyhow!(
+                "{url} has a certificate that is not trusted ({why}); name its authority with --ca-file, or its host name with --url"
+            )
+        } else if error.is_connect() && why.contains("refused") {
+            anyhow!("cannot reach {url} ({why}); start a server with `{}`", self.invocation.serve())
+        } else {
+            anyhow!(
+                "no answer from {url} ({why}); check --url, and whether the server speaks http or https there"
+            )
+        }
+    }
+
     async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CommandError> {
         let mut request = self.http.request(method, format!("{}{path}", self.url)).bearer_auth(&self.key);
         if let Some(body) = body {
             request = request.json(body);
         }
-        let response = request.send().await.map_err(|error| {
-            anyhow!("cannot reach {} ({error}); start a server with `{}`", self.url, self.invocation.serve())
-        })?;
+        let response = request.send().await.map_err(|error| self.unreached(&error))?;
         let status = response.status();
         let text = response.text().await?;
         let mut answer: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
@@ -79,6 +95,15 @@ impl Client {
             Err(anyhow!(message).into())
         }
     }
+}
+
+/// The innermost cause of an error, which says most.
+pub fn root_cause(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }
 
 fn kept_key(config: &Config) -> anyhow::Result<String> {

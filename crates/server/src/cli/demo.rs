@@ -124,7 +124,7 @@ fn fresh_folder(data_dir: &Path) -> anyhow::Result<PathBuf> {
 async fn show(served: &Served, config: &Config, prefix: &str) -> Result<bool, CommandError> {
     let url = config.server.url_of(served.address);
     let invocation = Invocation::new(None, &url, config);
-    let client = Client::new(&url, Some(served.admin_key.clone()), false, config, invocation)?;
+    let client = Client::new(&url, Some(served.admin_key.clone()), false, config, invocation, Vec::new())?;
     load_restaurant(&client).await?;
     load(&client, WORLD).await?;
     let world: Value = serde_json::from_str(WORLD).context("the demo's world is JSON")?;

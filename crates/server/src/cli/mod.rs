@@ -22,12 +22,14 @@ mod template_folder;
 mod trace;
 mod trace_table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context;
 use campanile_store::StoreError;
 use clap::{Args, Parser, Subcommand};
+use reqwest::Certificate;
 
 use crate::config::{Config, Flags};
 use client::Client;
@@ -61,8 +63,11 @@ struct Common {
     #[arg(long, global = true, env = "CAMPANILE_URL", value_name = "URL")]
     url: Option<String>,
     /// The API key [default: admin.key in the data folder]
-    #[arg(long, global = true, value_name = "KEY")]
+    #[arg(long, global = true, env = "CAMPANILE_KEY", hide_env_values = true, value_name = "KEY")]
     key: Option<String>,
+    /// A PEM file with the authority of the server's certificate [default: those of the system, and server.tls.cert]
+    #[arg(long, global = true, env = "CAMPANILE_CA_FILE", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
     /// Print JSON instead of text
     #[arg(long, global = true)]
     json: bool,
@@ -221,11 +226,25 @@ async fn dispatch(cli: Cli) -> CommandResult {
     }
 }
 
+/// The certificates that the commands trust beside those of the system.
+fn trusted(ca_file: Option<&Path>, config: &Config) -> anyhow::Result<Vec<Certificate>> {
+    let own = config.server.tls()?.map(|tls| tls.cert.as_path());
+    let mut certificates = Vec::new();
+    for file in [ca_file, own].into_iter().flatten() {
+        let read = std::fs::read(file).map_err(anyhow::Error::from);
+        let parsed = read.and_then(|pem| Ok(Certificate::from_pem_bundle(&pem)?));
+        certificates
+            .extend(parsed.with_context(|| format!("cannot read certificates from {}", file.display()))?);
+    }
+    Ok(certificates)
+}
+
 impl Common {
     fn client(&self, flags: &Flags) -> anyhow::Result<Client> {
         let config = Config::load(flags)?;
         let url = self.url.clone().unwrap_or_else(|| config.server.url_of(config.server.listen));
         let invocation = Invocation::new(self.config.as_deref(), &url, &config);
-        Client::new(&url, self.key.clone(), self.json, &config, invocation)
+        let trusted = trusted(self.ca_file.as_deref(), &config)?;
+        Client::new(&url, self.key.clone(), self.json, &config, invocation, trusted)
     }
 }

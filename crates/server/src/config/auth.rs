@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use campanile_domain::access::api_key::ApiKeyToken;
 use jsonwebtoken::DecodingKey;
 use serde::{Deserialize, Serialize};
 
@@ -41,8 +42,16 @@ const MIN_SECRET_BYTES: usize = 32;
 
 impl Auth {
     pub fn check(&self) -> anyhow::Result<()> {
-        self.signing_key()?;
-        self.jwt.secret().map(drop)
+        if !self.admin_key.is_empty() {
+            check_admin_key("auth.admin_key", &self.admin_key)?;
+        }
+        let (signing_key, secret) = (self.signing_key()?, self.jwt.secret()?);
+        if signing_key.is_some() && signing_key == secret {
+            bail!(
+                "auth.signing_key and auth.jwt.secret are the same; then tickets would be tokens: choose two"
+            );
+        }
+        self.jwt.check()
     }
 
     /// The configured key for tickets and other tokens. Without one, the database has it.
@@ -63,6 +72,17 @@ impl Auth {
 }
 
 impl Jwt {
+    fn check(&self) -> anyhow::Result<()> {
+        let is_used = !self.secret.is_empty()
+            || [&self.secret_file, &self.jwks_file].iter().any(|f| given(f).is_some());
+        for (key, value) in [("audience", &self.audience), ("issuer", &self.issuer)] {
+            if !value.is_empty() && !is_used {
+                bail!("auth.jwt.{key} has no effect without auth.jwt.secret or auth.jwt.jwks_file");
+            }
+        }
+        Ok(())
+    }
+
     fn secret(&self) -> anyhow::Result<Option<String>> {
         secret("auth.jwt.secret", &self.secret, &self.secret_file)
     }
@@ -83,6 +103,19 @@ impl Jwt {
             issuer: text(&self.issuer),
         }))
     }
+}
+
+/// An admin key that cannot be guessed, and cannot be taken for an API key.
+fn check_admin_key(name: &str, key: &str) -> anyhow::Result<()> {
+    if key.len() < MIN_SECRET_BYTES {
+        bail!(
+            "{name}: must have at least {MIN_SECRET_BYTES} bytes; `openssl rand -hex 32` prints a good one"
+        );
+    }
+    if ApiKeyToken::is_meant(key) {
+        bail!("{name}: must not begin with cpk_, as API keys do");
+    }
+    Ok(())
 }
 
 /// A secret, given directly or by a file, that is long enough.

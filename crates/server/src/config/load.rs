@@ -87,7 +87,8 @@ impl Config {
 
 /// Variables of tests and tools share the prefix but are no configuration.
 fn variables() -> HashMap<String, String> {
-    const NOT_OURS: [&str; 3] = ["CAMPANILE_TEST_", "CAMPANILE_KILL_AT", "CAMPANILE_URL"];
+    const NOT_OURS: [&str; 5] =
+        ["CAMPANILE_TEST_", "CAMPANILE_KILL_AT", "CAMPANILE_URL", "CAMPANILE_KEY", "CAMPANILE_CA_FILE"];
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| {

@@ -84,15 +84,20 @@ impl Server {
 
     /// The origins whose pages may call the API. `*` means every origin.
     pub fn cors_origins(&self) -> anyhow::Result<Vec<HeaderValue>> {
+        if self.cors_origins.trim() == "*" {
+            return Ok(vec![HeaderValue::from_static("*")]);
+        }
         let origin = |text: &str| {
-            let is_origin = text == "*"
-                || Url::parse(text).is_ok_and(|url| {
-                    matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == text
-                });
-            let value = HeaderValue::from_str(text).ok().filter(|_| is_origin);
-            value.with_context(|| {
-                format!("server.cors_origins: `{text}` is not an origin; use https://app.example.com, or `*`")
-            })
+            let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+            let expected = url.map(|url| url.origin().ascii_serialization());
+            let remedy = match &expected {
+                _ if text.contains('*') => "list each origin, or use `*` alone".to_owned(),
+                _ if text.contains(',') => "separate origins by blanks".to_owned(),
+                Some(expected) if expected == text => return Ok(HeaderValue::from_str(text)?),
+                Some(expected) => format!("use {expected}"),
+                None => "use https://app.example.com".to_owned(),
+            };
+            bail!("server.cors_origins: `{text}` is not an origin; {remedy}")
         };
         self.cors_origins.split_whitespace().map(origin).collect()
     }

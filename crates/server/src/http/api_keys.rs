@@ -8,7 +8,7 @@ use campanile_domain::access::api_key::{ApiKey, ApiKeyId, ApiKeyToken, NewApiKey
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::Caller;
+use super::access::Operator;
 use super::body;
 use super::params::{Limit, Page, Params, number};
 use super::problem::FieldProblem;
@@ -34,7 +34,7 @@ pub struct CreatedApiKey {
 )]
 pub async fn create(
     State(app): State<App>,
-    caller: Caller,
+    Operator(actor): Operator,
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<CreatedApiKey>), Problem> {
@@ -51,7 +51,7 @@ pub async fn create(
     let id = random_bytes().map_err(|_| random())?;
     let secret = random_bytes().map_err(|_| random())?;
     let token = ApiKeyToken::new(id, secret);
-    let stored = app.engine.create_api_key(&token, key, &caller.actor()).await.map_err(Problem::of_write)?;
+    let stored = app.engine.create_api_key(&token, key, &actor).await.map_err(Problem::of_write)?;
     Ok((StatusCode::CREATED, Json(CreatedApiKey { key: token.reveal(), stored })))
 }
 
@@ -96,11 +96,11 @@ pub async fn list(
 )]
 pub async fn revoke(
     State(app): State<App>,
-    caller: Caller,
+    Operator(actor): Operator,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let id: ApiKeyId = id.parse().map_err(|error| Problem::not_found(format!("{error}")))?;
-    if !app.engine.revoke_api_key(&id, &caller.actor()).await? {
+    if !app.engine.revoke_api_key(&id, &actor).await? {
         return Err(Problem::not_found(format!("API key {id} not found")));
     }
     Ok(StatusCode::NO_CONTENT)
@@ -128,15 +128,24 @@ pub struct Rotated {
 #[utoipa::path(
     post, path = "/v1/signing-key/rotate", tag = "access", operation_id = "rotate_signing_key",
     request_body = Rotation,
-    responses((status = 200, description = "A new key signs.", body = Rotated)),
+    responses(
+        (status = 200, description = "A new key signs.", body = Rotated),
+        (status = 409, description = "The configuration has the key.", body = Problem,
+         content_type = "application/problem+json"),
+    ),
 )]
 pub async fn rotate(
     State(app): State<App>,
-    caller: Caller,
+    Operator(actor): Operator,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Rotated>, Problem> {
+    if app.access.signing_keys.is_configured() {
+        let detail =
+            "auth.signing_key is set in the configuration, and signs; replace it there on every instance";
+        return Err(Problem::configured_key(detail));
+    }
     let Rotation { revoke_old } = body::one(&headers, body, |_| Ok(())).await?;
-    let id = app.access.signing_keys.rotate(&app.engine, revoke_old, &caller.actor()).await?;
+    let id = app.access.signing_keys.rotate(&app.engine, revoke_old, &actor).await?;
     Ok(Json(Rotated { id }))
 }

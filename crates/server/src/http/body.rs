@@ -112,6 +112,11 @@ impl Received {
         self.bytes.len()
     }
 
+    /// Whether the body is empty, or says that there is nothing.
+    fn is_blank(&self) -> bool {
+        matches!(self.bytes.trim_ascii(), b"" | b"null")
+    }
+
     /// An upper bound of the number of values in the body: its commas outside of texts.
     pub fn count_values(&self) -> usize {
         let (mut count, mut in_text, mut escaped) = (1, false, false);
@@ -137,6 +142,14 @@ impl Received {
             serde_json::from_slice(&self.bytes).map(Sent::One)
         };
         sent.map_err(|error| Problem::malformed(format!("the body is not JSON: {error}")))
+    }
+
+    fn object<T: DeserializeOwned>(
+        &self,
+        check: impl Fn(&T) -> Result<(), FieldProblem>,
+    ) -> Result<T, Problem> {
+        let value = self.one("the body must be a single object")?;
+        typed(&[value], check)?.pop().ok_or_else(|| Problem::malformed("the body is empty"))
     }
 
     /// The value of a body that must be a single one; `otherwise` says why.
@@ -207,9 +220,17 @@ pub async fn one<T: DeserializeOwned>(
     body: Body,
     check: impl Fn(&T) -> Result<(), FieldProblem>,
 ) -> Result<T, Problem> {
+    read(headers, body).await?.object(check)
+}
+
+/// Like `one`, for bodies that may be empty or null.
+pub async fn one_or_default<T: DeserializeOwned + Default>(
+    headers: &HeaderMap,
+    body: Body,
+    check: impl Fn(&T) -> Result<(), FieldProblem>,
+) -> Result<T, Problem> {
     let received = read(headers, body).await?;
-    let value = received.one("the body must be a single object")?;
-    typed(&[value], check)?.pop().ok_or_else(|| Problem::malformed("the body is empty"))
+    if received.is_blank() { Ok(T::default()) } else { received.object(check) }
 }
 
 /// An object's fields, so that defaults can be added.

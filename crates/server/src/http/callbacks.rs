@@ -2,7 +2,7 @@
 //! `receipt`; the status of the send does not change.
 
 use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use campanile_channels::sms;
@@ -56,13 +56,9 @@ pub async fn twilio(
     State(app): State<App>,
     query: Result<Query<Of>, QueryRejection>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Bytes,
 ) -> Result<StatusCode, Problem> {
     let Query(Of { send }) = query.map_err(|error| Problem::bad_query(error.body_text()))?;
-    let body = body.map_err(|error| match error.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Problem::too_large(MAX_BYTES),
-        _ => Problem::malformed(error.body_text()),
-    })?;
     let Some(callbacks) = app.twilio_callbacks.as_deref() else {
         return Err(Problem::not_found("Twilio callbacks are disabled because server.public_url is not set"));
     };

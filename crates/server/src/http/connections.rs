@@ -125,8 +125,14 @@ impl Connection {
     async fn serve(self, stream: TcpStream, tls: Option<Arc<TlsFiles>>, stop: CancellationToken) {
         let Some(tls) = tls else { return self.serve_stream(stream, stop).await };
         let handshake = TlsAcceptor::from(tls.current()).accept(stream);
-        // A client that does not finish its handshake in time has no more rights than one that sends no request.
-        if let Ok(Ok(stream)) = tokio::time::timeout(self.limits.header_timeout, handshake).await {
+        let evicted = Arc::clone(&self.slot.evicted);
+        // A client that does not finish its handshake has no more rights than one that sends no request.
+        let done = tokio::select! {
+            done = tokio::time::timeout(self.limits.header_timeout, handshake) => done,
+            () = evicted.notified() => return,
+            () = stop.cancelled() => return,
+        };
+        if let Ok(Ok(stream)) = done {
             self.serve_stream(stream, stop).await;
         }
     }

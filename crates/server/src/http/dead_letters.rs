@@ -6,6 +6,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
+use campanile_domain::access::scope::Scope;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::EventId;
 use campanile_engine::ReplayLimits;
@@ -13,7 +14,7 @@ use campanile_store::{DeadLetterFilter, ListedDeadLetter, Replayed};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::Caller;
+use super::access::{Caller, Operator};
 use super::body;
 use super::params::{Limit, Page, Params, flag, number};
 use super::problem::FieldProblem;
@@ -45,7 +46,7 @@ pub struct DeadLetterParams {
     /// The code of the failure.
     #[param(example = "NO_RECIPIENTS")]
     reason: Option<String>,
-    /// A part of the error's text.
+    /// A part of the error's text. It may contain an address, so this filter needs the scope `payload`.
     error: Option<String>,
     /// Whether those that were replayed already are included.
     #[serde(default, deserialize_with = "flag")]
@@ -73,6 +74,9 @@ pub async fn list(
 ) -> Result<Json<Page<ListedDeadLetter>>, Problem> {
     check(given.stage.as_deref(), given.channel.as_deref())
         .map_err(|(name, detail)| Problem::bad_query(format!("{name}: {detail}")))?;
+    if given.error.is_some() && !caller.sees_payloads() {
+        return Err(Problem::missing_scope(Scope::Payload));
+    }
     let limit = given.limit.0;
     let filter = DeadLetterFilter {
         id: given.id,
@@ -215,6 +219,7 @@ pub struct SkippedDeadLetter {
 pub async fn replay(
     State(app): State<App>,
     caller: Caller,
+    Operator(actor): Operator,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<ReplayResult>, Problem> {
@@ -223,13 +228,15 @@ pub async fn replay(
     let Some(wanted) = body::typed(&[wanted], Wanted::check)?.pop() else {
         return Err(Problem::malformed("the body is empty"));
     };
+    if wanted.error.is_some() && !caller.sees_payloads() {
+        return Err(Problem::missing_scope(Scope::Payload));
+    }
     let limits = ReplayLimits {
         dead_letters: wanted.limit.unwrap_or(DEFAULT_REPLAYED),
         batch: BATCH,
         timeout: REPLAY_TIMEOUT,
     };
-    let Replayed { replayed, skipped, next } =
-        app.engine.replay(wanted.filter(), limits, &caller.actor()).await?;
+    let Replayed { replayed, skipped, next } = app.engine.replay(wanted.filter(), limits, &actor).await?;
     let skipped_total = skipped.len();
     let listed = skipped.into_iter().take(MAX_SKIPPED_LISTED);
     Ok(Json(ReplayResult {

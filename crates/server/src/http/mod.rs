@@ -45,7 +45,7 @@ pub use access::client_address::TrustedProxies;
 pub use access::jwks::JwksFile;
 pub use access::jwt::TokenVerifier;
 pub use access::signing_keys::SigningKeys;
-pub use access::{AccessControl, AccessLimits, AdminKey};
+pub use access::{AccessControl, AccessLimits, AdminKey, MAX_GUESSES};
 pub use callbacks::TwilioCallbacks;
 pub use connections::{Limits, RESERVED_CONNECTIONS, Routers, serve};
 pub use heavy::Heavy;

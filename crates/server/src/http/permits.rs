@@ -1,13 +1,16 @@
 //! Limits the requests that are served at the same time, so that many clients with large bodies cannot exhaust the
 //! memory. Connections have limits of their own.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http_body_util::LengthLimitError;
 use tokio::sync::Semaphore;
 
 use super::body::MAX_BODY_BYTES;
@@ -57,6 +60,24 @@ pub async fn take_callback_permit(
 ) -> Response {
     let Ok(_permit) = permits.try_acquire() else { return refuse().await };
     next.run(request).await
+}
+
+/// Receives a small body before the request takes a permit, so that slow clients hold none.
+pub async fn receive_small_body(State(max_bytes): State<usize>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    match to_bytes(body, max_bytes).await {
+        Ok(bytes) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
+        Err(error) => unreceived(&error, max_bytes).into_response(),
+    }
+}
+
+/// Why a body was not received.
+pub fn unreceived(error: &axum::Error, max_bytes: usize) -> Problem {
+    let is_too_large = error.source().is_some_and(<dyn Error>::is::<LengthLimitError>);
+    if is_too_large {
+        return Problem::too_large(max_bytes);
+    }
+    Problem::malformed(format!("the body was not received completely: {error}"))
 }
 
 /// Responds with the time to retry, and closes the connection, which others need.

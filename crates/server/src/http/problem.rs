@@ -172,6 +172,15 @@ impl Problem {
         Self::new(StatusCode::NOT_IMPLEMENTED, "urn:campanile:not-configured", "Not configured", detail)
     }
 
+    pub fn configured_key(detail: &str) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "urn:campanile:configured-key",
+            "The configuration has the key",
+            detail,
+        )
+    }
+
     pub fn too_many_requests(what: &str, seconds: u64) -> Self {
         let detail = format!("{what}; try again in {seconds} s");
         Self::new(StatusCode::TOO_MANY_REQUESTS, "urn:campanile:rate-limit", "Too many requests", detail)
@@ -282,6 +291,7 @@ mod tests {
             Problem::missing_scope(Scope::Emit),
             Problem::users_may_not(),
             Problem::no_end_users(),
+            Problem::configured_key(detail),
             Problem::too_many_requests(detail, 7),
             Problem::bad_idempotency_key(detail),
             Problem::key_reused(),

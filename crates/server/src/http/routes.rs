@@ -2,7 +2,6 @@
 //! handler. A call that is not in this table does not exist, neither for clients nor in the API's document.
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use campanile_domain::access::scope::Scope;
 use utoipa_axum::router::UtoipaMethodRouter;
@@ -13,6 +12,9 @@ use super::{
     App, api_keys, audit, callbacks, captured, dead_letters, docs, events, explain, health, permits, preview,
     rows, sends, tickets,
 };
+
+/// The largest body of a call that end users may make.
+const MAX_USER_BODY_BYTES: usize = 16 * 1024;
 
 /// One call.
 pub struct Call {
@@ -87,9 +89,12 @@ pub fn router(calls: Vec<Call>, app: &App) -> Router<App> {
         methods = match access {
             Access::Health => methods,
             Access::Signature => methods
-                .route_layer(DefaultBodyLimit::max(callbacks::MAX_BYTES))
-                .route_layer(from_fn_with_state(permits::callback_permits(), permits::take_callback_permit)),
-            Access::Public | Access::Scope(_) | Access::ScopeOrUser(_) => {
+                .route_layer(from_fn_with_state(permits::callback_permits(), permits::take_callback_permit))
+                .route_layer(from_fn_with_state(callbacks::MAX_BYTES, permits::receive_small_body)),
+            Access::ScopeOrUser(_) => methods
+                .route_layer(from_fn_with_state(app.clone(), permits::take_permit))
+                .route_layer(from_fn_with_state(MAX_USER_BODY_BYTES, permits::receive_small_body)),
+            Access::Public | Access::Scope(_) => {
                 methods.route_layer(from_fn_with_state(app.clone(), permits::take_permit))
             }
         };

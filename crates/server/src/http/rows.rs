@@ -5,6 +5,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
+use campanile_domain::access::audit::Actor;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EntityId, EntityType, EventType, UserId, UserTypeName};
 use campanile_domain::people::recipient::{Entity, Recipient};
@@ -20,10 +21,11 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::Caller;
+use super::access::Operator;
 use super::body::{self, Received, Sent};
 use super::params::{Limit, Page, Params};
 use super::problem::FieldProblem;
+use super::sight::Sight;
 use super::{App, Problem};
 
 const MAX_ROWS: usize = 10_000;
@@ -80,11 +82,11 @@ macro_rules! row_calls {
             )]
             pub async fn put(
                 State(app): State<App>,
-                caller: Caller,
+                Operator(actor): Operator,
                 headers: HeaderMap,
                 body: Body,
             ) -> Result<Json<Written>, Problem> {
-                super::write::<$row>(&app, &caller, $table, &headers, body).await
+                super::write::<$row>(&app, &actor, $table, &headers, body).await
             }
 
             #[utoipa::path(
@@ -114,14 +116,14 @@ macro_rules! row_calls {
             )]
             pub async fn delete(
                 State(app): State<App>,
-                caller: Caller,
+                Operator(actor): Operator,
                 Params(given): Params<Key>,
             ) -> Result<StatusCode, Problem> {
                 let key = vec![
                     $((stringify!($key), Some(given.$key)),)*
                     $((stringify!($selector), given.$selector),)*
                 ];
-                super::delete(&app, &caller, $table, key).await
+                super::delete(&app, &actor, $table, key).await
             }
         }
     };
@@ -168,7 +170,7 @@ row_calls!(
 
 async fn write<T: Row + Into<TableRow>>(
     app: &App,
-    caller: &Caller,
+    actor: &Actor,
     table: Table,
     headers: &HeaderMap,
     body: Body,
@@ -182,7 +184,7 @@ async fn write<T: Row + Into<TableRow>>(
     };
     let rows = permit.run(|| rows_of::<T>(&received, app.engine.user_types()))?;
     drop(received);
-    let written = app.engine.put_rows(table, rows, &caller.actor()).await.map_err(Problem::of_write)?;
+    let written = app.engine.put_rows(table, rows, actor).await.map_err(Problem::of_write)?;
     Ok(Json(Written { written }))
 }
 
@@ -235,7 +237,12 @@ async fn list(
     {
         return Err(Problem::bad_query(format!("active: `{active}` is neither `true` nor `false`")));
     }
-    let RowPage { items, next } = app.engine.list_rows(table, RowFilter { columns, after, limit }).await?;
+    if let Some((_, channel)) = columns.iter().find(|(name, value)| *name == "channel" && value != ANY) {
+        channel.parse::<Channel>().map_err(|error| Problem::bad_query(format!("channel: {error}")))?;
+    }
+    let RowPage { mut items, next } =
+        app.engine.list_rows(table, RowFilter { columns, after, limit }).await?;
+    items.iter_mut().for_each(Sight::table_row);
     Ok(Json(Page { items, next: next.map(|key| json!(key).to_string()) }))
 }
 
@@ -251,7 +258,7 @@ fn parse_cursor(table: Table, cursor: &str) -> Result<Vec<String>, Problem> {
 /// A key that lacks a column without a default was refused before.
 async fn delete(
     app: &App,
-    caller: &Caller,
+    actor: &Actor,
     table: Table,
     given: Vec<(&'static str, Option<String>)>,
 ) -> Result<StatusCode, Problem> {
@@ -263,7 +270,7 @@ async fn delete(
     let stored =
         table.key().iter().zip(key.clone()).map(|(name, value)| as_stored(table, name, value)).collect();
     // Rows written by SQL may spell a language differently.
-    if !app.engine.delete_row(table, vec![key, stored], &caller.actor()).await? {
+    if !app.engine.delete_row(table, vec![key, stored], actor).await? {
         return Err(Problem::not_found("no row has this key"));
     }
     Ok(StatusCode::NO_CONTENT)

@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, header};
+use axum::http::HeaderMap;
+use campanile_domain::access::audit::Actor;
 use campanile_domain::channel::Channel;
 use campanile_domain::id::{EventId, SendKey, UserId, UserTypeName};
 use campanile_domain::status::SendStatus;
@@ -12,7 +13,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::Caller;
+use super::access::{Caller, Operator};
 use super::body;
 use super::params::{Limit, Page, Params, parsed};
 use super::problem::FieldProblem;
@@ -124,19 +125,14 @@ pub struct ResolvedSend {
 )]
 pub async fn resend(
     State(app): State<App>,
-    caller: Caller,
+    Operator(actor): Operator,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<ResolvedSend>, Problem> {
-    // The body is optional.
-    let is_empty = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0");
-    let Resend { note } = if is_empty && !headers.contains_key(header::TRANSFER_ENCODING) {
-        Resend::default()
-    } else {
-        body::one(&headers, body, |resend: &Resend| check_note(resend.note.as_deref())).await?
-    };
-    resolve(&app, &caller, &id, Resolution::Resend, note).await
+    let Resend { note } =
+        body::one_or_default(&headers, body, |resend: &Resend| check_note(resend.note.as_deref())).await?;
+    resolve(&app, &actor, &id, Resolution::Resend, note).await
 }
 
 /// The outcome that a person knows.
@@ -173,7 +169,7 @@ enum End {
 )]
 pub async fn settle(
     State(app): State<App>,
-    caller: Caller,
+    Operator(actor): Operator,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -184,7 +180,7 @@ pub async fn settle(
         End::Sent => Resolution::Sent,
         End::Failed => Resolution::Failed,
     };
-    resolve(&app, &caller, &id, resolution, note).await
+    resolve(&app, &actor, &id, resolution, note).await
 }
 
 /// Checks a note. It is stored with the errors of attempts, which are one line each.
@@ -204,13 +200,13 @@ fn check_note(note: Option<&str>) -> Result<(), FieldProblem> {
 
 async fn resolve(
     app: &App,
-    caller: &Caller,
+    actor: &Actor,
     id: &str,
     resolution: Resolution,
     note: Option<String>,
 ) -> Result<Json<ResolvedSend>, Problem> {
     let key: SendKey = id.parse().map_err(|error| Problem::not_found(format!("{error}")))?;
-    let resolved = app.engine.resolve(key, resolution, note, &caller.actor()).await;
+    let resolved = app.engine.resolve(key, resolution, note, actor).await;
     match resolved.map_err(Problem::of_write)? {
         Resolved::Done => Ok(Json(ResolvedSend { id: key, status: resolution.status() })),
         Resolved::Unknown => Err(Problem::not_found(format!("send `{key}` not found"))),

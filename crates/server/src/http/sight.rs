@@ -1,20 +1,19 @@
 //! What a caller may see. Without the scope `payload`, answers have no payloads, addresses or texts, also not inside
 //! error messages. Addresses that are secrets are masked for everybody.
 
+use campanile_domain::access::audit::mask_secrets;
 use campanile_domain::channel::Channel;
-use campanile_domain::people::address::webhook;
+use campanile_domain::people::address::{MASK, webhook};
 use campanile_store::{
     AttemptRow, DeadLetterRow, EventRow, ListedDeadLetter, ListedEvent, NotificationRow, OutboxView, SendRow,
-    Shown, TracedEvent, TracedSend,
+    Shown, TableRow, TracedEvent, TracedSend,
 };
 use serde_json::Value;
 
 use super::access::Caller;
 
-/// What stands in the place of a hidden text.
-const MASK: &str = "***";
-/// Shorter runs of digits after a plus sign are not phone numbers.
-const MIN_PHONE_DIGITS: usize = 6;
+/// Numbers with fewer digits are codes, not phone numbers.
+const MIN_PHONE_DIGITS: usize = 7;
 
 /// Hides what the caller may not see.
 #[derive(Debug, Clone, Copy)]
@@ -116,6 +115,15 @@ impl Sight {
         }
     }
 
+    /// Whoever may write recipients sees their addresses, except secret ones.
+    pub fn table_row(row: &mut Shown<TableRow>) {
+        match row {
+            Shown::Typed(TableRow::Recipient(recipient)) => recipient.mask_secrets(masked),
+            Shown::Raw(Value::Object(fields)) => mask_secrets(fields),
+            Shown::Typed(_) | Shown::Raw(_) => {}
+        }
+    }
+
     fn error(self, error: &mut Option<String>, addresses: &[&str]) {
         if !self.payloads
             && let Some(text) = error
@@ -153,10 +161,11 @@ fn without_addresses(text: &str, addresses: &[&str]) -> String {
 }
 
 fn is_address(word: &str) -> bool {
+    let word = word.replace("%40", "@");
     let is_mail = word.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty());
-    let is_phone = word.strip_prefix('+').is_some_and(|number| {
-        number.len() >= MIN_PHONE_DIGITS && number.chars().all(|c| c.is_ascii_digit() || ".-".contains(c))
-    });
+    let digits = word.chars().filter(char::is_ascii_digit).count();
+    let is_phone =
+        digits >= MIN_PHONE_DIGITS && word.chars().all(|c| c.is_ascii_digit() || "+.-/".contains(c));
     is_mail || is_phone
 }
 
@@ -201,6 +210,8 @@ mod tests {
             told("number +39.055-0123 is not reachable, code +12", &[]),
             "number *** is not reachable, code +12"
         );
+        assert_eq!(told("0039055123456 or (055)123-4567: 550-5.1.1", &[]), "*** or (055)***: 550-5.1.1");
+        assert_eq!(told("user anna%40example.com", &[]), "user ***");
         assert_eq!(told("token abc:def is gone", &["abc:def"]), "token *** is gone");
         assert_eq!(told("NO_RECIPIENTS: nobody @ home", &[""]), "NO_RECIPIENTS: nobody @ home");
     }

@@ -6,10 +6,11 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use campanile_domain::access::end_user::EndUser;
-use campanile_domain::id::{EntityId, EntityRef, EntityType, UserId, UserRef, UserTypeName};
-use campanile_domain::time::{self, Moment};
+use campanile_domain::access::end_user::{Claims, EndUser};
+use campanile_domain::id::{EntityId, EntityType, UserId, UserTypeName};
+use campanile_domain::time::{self, Moment, Timestamp};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::access::{Caller, ticket};
@@ -20,7 +21,6 @@ use super::{App, Problem};
 const MIN_SECONDS: u64 = 60;
 const MAX_SECONDS: u64 = 15 * 60;
 const DEFAULT_SECONDS: u64 = 5 * 60;
-const MAX_NAME_CHARS: usize = 200;
 
 /// Whom a ticket is for, and for how long. With the token of a user it is for that user, and only `valid_seconds` may
 /// be given.
@@ -45,16 +45,18 @@ pub struct NewTicket {
 /// A ticket. It may be used again until it expires.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Ticket {
-    /// For the query parameter `ticket` of sockets and streams.
+    /// For the query parameter `ticket` of the inbox's sockets and streams.
     ticket: String,
     expires_at: Moment,
 }
 
 /// Issue a ticket
 ///
-/// For one user, for 60 s to 15 min. A user's own token issues tickets for this user only, and none outlives it.
+/// For one user, for 60 s to 15 min. A user's own token issues tickets for this user only, and none outlives it. The
+/// body may be empty then.
 #[utoipa::path(
-    post, path = "/v1/tickets", tag = "access", operation_id = "issue_ticket", request_body = NewTicket,
+    post, path = "/v1/tickets", tag = "access", operation_id = "issue_ticket",
+    request_body(content = Option<NewTicket>, content_type = "application/json"),
     responses((status = 201, description = "The ticket.", body = Ticket)),
 )]
 pub async fn issue(
@@ -63,19 +65,22 @@ pub async fn issue(
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<Ticket>), Problem> {
-    let new: NewTicket = body::one(&headers, body, NewTicket::check).await?;
+    let new: NewTicket = body::one_or_default(&headers, body, NewTicket::check).await?;
     let now = app.engine.now();
-    let valid = Duration::from_secs(new.valid_seconds.unwrap_or(DEFAULT_SECONDS));
-    let expires_at = time::later(now, valid);
+    let expires_at = time::later(now, Duration::from_secs(new.valid_seconds.unwrap_or(DEFAULT_SECONDS)));
     let user = match &caller {
-        Caller::User(user) if new.names_somebody() => {
-            return Err(wrong(
-                "user_id",
-                &format!("a ticket of your own token is for you, {}", user.user.user_id),
-            ));
+        Caller::User(user) => {
+            if let Some(field) = new.for_services_only() {
+                let detail = "is for services; with your own token only `valid_seconds` may be given";
+                return Err(wrong(field, detail));
+            }
+            // Clocks may differ by a minute, but a ticket cannot have ended when it begins.
+            if user.expires_at <= now {
+                return Err(Problem::bad_key("invalid token: the token has expired"));
+            }
+            EndUser { expires_at: expires_at.min(user.expires_at), ..EndUser::clone(user) }
         }
-        Caller::User(user) => EndUser { expires_at: expires_at.min(user.expires_at), ..EndUser::clone(user) },
-        Caller::ApiKey(_) | Caller::AdminKey | Caller::Anybody => new.user(&app, expires_at)?,
+        Caller::ApiKey(_) | Caller::AdminKey | Caller::Anybody => new.user(&app, expires_at, now)?,
     };
     let key = app.access.signing_keys.current(&app.engine).await?;
     let ticket = ticket::sign(&user, &key, now)
@@ -85,50 +90,39 @@ pub async fn issue(
 
 impl NewTicket {
     fn check(&self) -> Result<(), FieldProblem> {
-        let wrong = |field: &str, detail: String| {
-            Err(FieldProblem { index: 0, pointer: format!("/{field}"), detail })
-        };
-        if self.valid_seconds.is_some_and(|seconds| !(MIN_SECONDS..=MAX_SECONDS).contains(&seconds)) {
-            return wrong("valid_seconds", format!("must lie between {MIN_SECONDS} and {MAX_SECONDS}"));
+        if self.valid_seconds.is_none_or(|seconds| (MIN_SECONDS..=MAX_SECONDS).contains(&seconds)) {
+            return Ok(());
         }
-        if self
-            .name
-            .as_ref()
-            .is_some_and(|name| name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control))
-        {
-            return wrong(
-                "name",
-                format!("must have at most {MAX_NAME_CHARS} characters, none of them control"),
-            );
-        }
-        match (&self.entity_type, &self.entity_id) {
-            (Some(_), None) => wrong("entity_id", "is required with entity_type".to_owned()),
-            (None, Some(_)) => wrong("entity_type", "is required with entity_id".to_owned()),
-            (Some(_), Some(_)) | (None, None) => Ok(()),
-        }
+        let detail = format!("must lie between {MIN_SECONDS} and {MAX_SECONDS}");
+        Err(FieldProblem { index: 0, pointer: "/valid_seconds".to_owned(), detail })
     }
 
-    fn names_somebody(&self) -> bool {
+    /// The first field that only services may give.
+    fn for_services_only(&self) -> Option<&'static str> {
         let Self { user_type, user_id, entity_type, entity_id, name, valid_seconds: _ } = self;
-        user_type.is_some()
-            || user_id.is_some()
-            || entity_type.is_some()
-            || entity_id.is_some()
-            || name.is_some()
+        [
+            ("user_type", user_type.is_some()),
+            ("user_id", user_id.is_some()),
+            ("entity_type", entity_type.is_some()),
+            ("entity_id", entity_id.is_some()),
+            ("name", name.is_some()),
+        ]
+        .into_iter()
+        .find_map(|(field, is_given)| is_given.then_some(field))
     }
 
     /// The user whom a service names.
-    fn user(self, app: &App, expires_at: time::Timestamp) -> Result<EndUser, Problem> {
-        let user_type = self.user_type.ok_or_else(|| wrong("user_type", "is missing"))?;
-        let user_id = self.user_id.ok_or_else(|| wrong("user_id", "is missing"))?;
-        let user_types = app.engine.user_types();
-        if user_types.get(&user_type).is_none() {
-            let detail = format!("unknown user type `{user_type}`: known are {}", user_types.names());
-            return Err(wrong("user_type", &detail));
-        }
-        let entity = self.entity_type.zip(self.entity_id);
-        let entity = entity.map(|(entity_type, entity_id)| EntityRef { entity_type, entity_id });
-        Ok(EndUser { user: UserRef { user_type, user_id }, entity, name: self.name, expires_at })
+    fn user(self, app: &App, expires_at: Timestamp, now: Timestamp) -> Result<EndUser, Problem> {
+        let claims = Claims {
+            user_type: self.user_type.ok_or_else(|| wrong("user_type", "is missing"))?,
+            sub: self.user_id.ok_or_else(|| wrong("user_id", "is missing"))?,
+            entity_type: self.entity_type,
+            entity_id: self.entity_id,
+            name: self.name,
+            exp: Value::from(expires_at.as_second()),
+            aud: Value::Null,
+        };
+        EndUser::of(claims, app.engine.user_types(), now).map_err(|error| wrong(&error.field, &error.detail))
     }
 }
 

@@ -15,8 +15,9 @@ try {
   page.on("pageerror", (error) => complaints.push(String(error)));
   await page.goto(`${url}/docs`);
   await page.getByRole("heading", { name: "Campanile", exact: true }).first().waitFor();
-  await page.getByText("Emit", { exact: false }).first().waitFor();
-  await page.waitForLoadState("networkidle");
+  for (const call of ["Emit events", "Read the trace of an event", "Create an API key", "Check liveness"]) {
+    await page.getByText(call, { exact: true }).first().waitFor();
+  }
   if (screenshot) await page.screenshot({ path: screenshot });
   const text = await page.locator("body").innerText();
   console.log(JSON.stringify({ requested, complaints, text }));

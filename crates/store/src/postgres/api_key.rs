@@ -22,7 +22,8 @@ impl ApiKeyStore for Postgres {
         let transaction = self.begin().await?;
         let expires_at = key.expires_at.map(|Moment(at)| at);
         let scopes = api_key::scopes_json(key.scopes);
-        let params: Params = &[&id.as_str(), &key.name, &hash.as_str(), &scopes, &expires_at];
+        let prefix = ApiKey::prefix_of(id);
+        let params: Params = &[&id.as_str(), &key.name, &hash.as_str(), &scopes, &expires_at, &prefix];
         let rows = transaction.query(statement::INSERT_API_KEY, params).await?;
         let key = api_key::created(id, key, read::only_row(&rows)?.time("created_at")?);
         audit::insert(&transaction, actor, &[api_key::creation(&key)]).await?;

@@ -24,6 +24,8 @@ impl RowStore for Postgres {
         let rows = last_of_each_key(table.key(), row::objects(table, rows).await?);
         let rows = Value::Array(rows.into_iter().map(Value::Object).collect());
         let transaction = self.begin().await?;
+        // A row that does not exist cannot be locked, so that another write of it could go unrecorded.
+        transaction.query(statement::LOCK_WRITES, &[&table.description().table]).await?;
         let before = transaction.query(&locking(table.description()), &[&rows]).await?;
         let before = before.iter().map(read::object).collect::<Result<_, _>>()?;
         transaction.execute(&upsert(table.description()), &[&rows]).await?;

@@ -25,7 +25,7 @@ impl SigningKeyStore for Postgres {
         actor: &Actor,
     ) -> Result<i64, StoreError> {
         let transaction = self.begin().await?;
-        transaction.execute(statement::LOCK_SIGNING_KEYS, &[]).await?;
+        transaction.query(statement::LOCK_SIGNING_KEYS, &[]).await?;
         let rows = transaction.query(statement::INSERT_SIGNING_KEY, &[&secret]).await?;
         let id: i64 = read::get(read::only_row(&rows)?, "id")?;
         if revoke_old {

@@ -38,6 +38,7 @@ statements! {
     DELETE_CHUNK = "outbox/delete_chunk";
     INSERT_CHUNK = "outbox/insert_chunk";
     LOCK_REPUBLISH = "outbox/lock_republish";
+    LOCK_WRITES = "row/lock_writes";
     LOST_ROWS = "outbox/lost_rows";
     COUNT_REFUSAL = "outbox/count_refusal";
     RELEASE_CHUNK = "outbox/release_chunk";

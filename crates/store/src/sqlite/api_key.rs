@@ -27,7 +27,7 @@ impl ApiKeyStore for Sqlite {
                 .ok_or_else(|| StoreError::Unusable("the clock of the database can't be read".into()))?;
             let key = api_key::created(&id, key, created_at);
             let params = named_params! {
-                ":id": id.as_str(), ":name": key.name, ":hash": hash.as_str(),
+                ":id": id.as_str(), ":name": key.name, ":prefix": key.prefix, ":hash": hash.as_str(),
                 ":scopes": api_key::scopes_json(key.scopes), ":now": now,
                 ":expires_at": key.expires_at.map(|Moment(at)| time::to_text(at)),
             };

@@ -42,6 +42,19 @@ impl Addresses {
         addresses.iter().take(most).map(String::as_str).collect()
     }
 
+    /// Masks the addresses of the channel with this name.
+    pub fn mask(&mut self, name: &str, masked: impl Fn(&str) -> String) {
+        match self.0.get_mut(name) {
+            Some(Entry::One(address)) => *address = masked(address),
+            Some(Entry::Many(addresses)) => {
+                for address in addresses {
+                    *address = masked(address);
+                }
+            }
+            None => {}
+        }
+    }
+
     /// Errors do not contain the addresses: those may be secrets, and callers may log errors.
     pub fn check(&self) -> Result<(), FieldError> {
         for (name, entry) in &self.0 {

@@ -11,6 +11,9 @@ pub use mailbox::{InvalidMailbox, Mailbox};
 pub use phone::{e164, is_e164};
 pub use webhook::{is_this_machine, webhook};
 
+/// What stands in the place of a hidden text, such as the secret part of a webhook.
+pub const MASK: &str = "***";
+
 /// FCM tokens have about 200 characters; this allows for longer ones.
 const MAX_TOKEN_BYTES: usize = 4_096;
 

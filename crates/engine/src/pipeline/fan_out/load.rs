@@ -305,11 +305,12 @@ mod tests {
     }
 
     #[test]
-    fn a_full_batch_lets_one_extra_batch_begin_beside_the_next() {
+    fn a_full_batch_lets_one_extra_batch_begin_with_the_next_round() {
         let now = Instant::now();
         let mut load = load(now);
         assert_eq!(run(&mut load, BATCH, now), Purpose::New);
-        load.begin(Purpose::Chunk, now);
+        assert_eq!(run(&mut load, 0, now), Purpose::Chunk);
+        load.begin(Purpose::New, now);
         assert_eq!(run(&mut load, BATCH, now), Purpose::Extra);
         assert_eq!(next_claim(&load, now), Next::Wait(None), "a full batch beside a round tells nothing new");
     }

@@ -6,6 +6,8 @@ use campanile_domain::finding::Finding;
 use campanile_store::Identity;
 use serde_json::Value;
 
+use crate::cli::client::root_cause;
+
 const SUBJECT: &str = "server";
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -31,6 +33,11 @@ impl<'a> Asked<'a> {
 fn finding(url: &str, answer: &Result<(u16, Value), reqwest::Error>) -> Finding {
     match answer {
         Ok((status, answer)) => answered(url, *status, answer),
+        Err(error) if root_cause(error).contains("certificate") => {
+            Finding::note(SUBJECT, format!("{url} has a certificate that doctor does not trust")).with_remedy(
+                "set --url to the name in the certificate; an own authority must be known to the system",
+            )
+        }
         Err(error) if error.is_connect() => Finding::note(SUBJECT, format!("no server is running at {url}"))
             .with_remedy("start one with `campanile serve`, or set --url"),
         Err(error) if error.is_timeout() => Finding::wrong(

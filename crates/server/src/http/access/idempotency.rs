@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::Caller;
 use crate::http::body::MAX_BODY_BYTES;
-use crate::http::{App, Problem};
+use crate::http::{App, Problem, permits};
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -30,14 +30,28 @@ pub async fn once(State(app): State<App>, caller: Caller, request: Request, next
     };
     let (parts, body) = request.into_parts();
     let path = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |OriginalUri(uri)| uri).to_string();
-    let Ok(body) = to_bytes(body, MAX_BODY_BYTES).await else {
-        return Problem::too_large(MAX_BODY_BYTES).into_response();
+    let body = match to_bytes(body, MAX_BODY_BYTES).await {
+        Ok(body) => body,
+        Err(error) => return permits::unreceived(&error, MAX_BODY_BYTES).into_response(),
     };
     let hash = request_hash(parts.method.as_str(), &path, &body);
     match app.engine.begin_request(&key, &hash, LEASE).await {
         Ok(Begun::Started { fence }) => {
-            let response = next.run(Request::from_parts(parts, Body::from(body))).await;
-            finish(&app, &key, fence, response).await
+            let request = Request::from_parts(parts, Body::from(body));
+            let (of_task, key_of_task) = (app.clone(), key.clone());
+            // A task of its own goes on when the client disconnects, so that its answer is kept for the repetition.
+            let acting = tokio::spawn(async move {
+                let response = next.run(request).await;
+                finish(&of_task, &key_of_task, fence, response).await
+            });
+            match acting.await {
+                Ok(response) => response,
+                Err(error) => {
+                    tracing::error!(%error, "a request with an Idempotency-Key failed");
+                    forget(&app, &key, fence).await;
+                    Problem::unusable_data("the request failed; see the log of the server").into_response()
+                }
+            }
         }
         Ok(Begun::Answered(answer)) => repeated(answer),
         Ok(Begun::OtherRequest) => Problem::key_reused().into_response(),

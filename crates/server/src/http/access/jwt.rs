@@ -5,6 +5,7 @@ use std::fmt;
 
 use campanile_domain::access::end_user::{Claims, EndUser};
 use campanile_domain::people::user_type::UserTypes;
+use campanile_domain::time::Timestamp;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 
@@ -39,11 +40,14 @@ impl fmt::Debug for TokenVerifier {
 impl TokenVerifier {
     /// The user whom a token was issued for. The error tells what is wrong with the token; it quotes nothing of it but
     /// the claim's name.
-    pub fn verify(&self, token: &str, user_types: &UserTypes) -> Result<EndUser, String> {
+    pub fn verify(&self, token: &str, user_types: &UserTypes, now: Timestamp) -> Result<EndUser, String> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(format!("the token has more than {MAX_TOKEN_BYTES} bytes"));
         }
         let header = decode_header(token).map_err(|error| explained(error.kind()))?;
+        if header.crit.is_some() {
+            return Err("the token has the header `crit`, which is not supported".to_owned());
+        }
         let algorithm = header.alg;
         let key = match algorithm {
             Algorithm::HS256 => self.secret.clone(),
@@ -56,7 +60,11 @@ impl TokenVerifier {
             key.ok_or_else(|| format!("no configured key may sign with {algorithm:?} and this `kid`"))?;
         let verified = decode::<Claims>(token, &key, &self.validation(algorithm))
             .map_err(|error| explained(error.kind()))?;
-        EndUser::of(verified.claims, user_types)
+        if verified.claims.is_own() {
+            return Err("a ticket is not a token; it opens sockets and streams only".to_owned());
+        }
+        EndUser::of(verified.claims, user_types, now)
+            .map_err(|error| format!("{}: {}", error.field, error.detail))
     }
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
@@ -91,7 +99,10 @@ fn explained(error: &ErrorKind) -> String {
             format!("the claim `{claim}` is missing or has the wrong type")
         }
         ErrorKind::InvalidClaimFormat(claim) => format!("the claim `{claim}` has the wrong type"),
-        ErrorKind::Json(error) if error.is_data() => format!("a claim is missing or wrong: {error}"),
+        ErrorKind::Json(error) if error.is_data() => {
+            let error = error.to_string();
+            format!("a claim is missing or wrong: {}", error.split(" at line ").next().unwrap_or_default())
+        }
         _ => "it is not a valid JWT of a supported algorithm".to_owned(),
     }
 }

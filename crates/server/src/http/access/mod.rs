@@ -25,6 +25,7 @@ use campanile_domain::access::scope::Scope;
 use campanile_domain::id::UserRef;
 use campanile_engine::Authenticated;
 use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
 
 use self::client_address::{Peer, TrustedProxies, limited_unit};
 use self::jwt::TokenVerifier;
@@ -59,7 +60,12 @@ pub struct AccessControl {
     pub signing_keys: SigningKeys,
     pub proxies: TrustedProxies,
     pub limits: AccessLimits,
+    /// Lookups of unknown API keys at the same time, of addresses that sent too many wrong ones.
+    pub guesses: Semaphore,
 }
+
+/// See [`AccessControl::guesses`].
+pub const MAX_GUESSES: usize = 4;
 
 #[derive(Debug)]
 pub struct AccessLimits {
@@ -124,15 +130,11 @@ impl Caller {
     pub fn sees_payloads(&self) -> bool {
         self.has_scope(Scope::Payload)
     }
-
-    /// Under whose name a change is recorded.
-    pub fn actor(&self) -> Actor {
-        match self {
-            Caller::ApiKey(key) => Actor::ApiKey { id: key.id.clone(), name: key.name.clone() },
-            Caller::AdminKey | Caller::Anybody | Caller::User(_) => Actor::AdminKey,
-        }
-    }
 }
+
+/// A service or an operator, under whose name a change is recorded. Handlers of calls with a scope take it.
+#[derive(Debug)]
+pub struct Operator(pub Actor);
 
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = std::convert::Infallible;
@@ -142,10 +144,29 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
+impl<S: Sync> FromRequestParts<S> for Operator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match parts.extensions.get::<Caller>() {
+            Some(Caller::AdminKey) => Ok(Operator(Actor::AdminKey)),
+            Some(Caller::ApiKey(key)) => {
+                Ok(Operator(Actor::ApiKey { id: key.id.clone(), name: key.name.clone() }))
+            }
+            Some(Caller::User(_)) => Err(Problem::users_may_not()),
+            Some(Caller::Anybody) | None => Err(Problem::unauthorized()),
+        }
+    }
+}
+
 /// Why a credential is not accepted.
 enum Rejected {
-    /// It identifies nobody, so the answer is 401.
-    Unknown(Problem),
+    /// There is none.
+    Missing(Problem),
+    /// It identifies nobody.
+    Wrong(Problem),
+    /// Too many wrong keys came from this address to look up another unknown one.
+    Limited,
     /// It can't be verified now, or never here.
     Unverified(Problem),
 }
@@ -158,54 +179,75 @@ pub async fn authorize(
 ) -> Response {
     let now = Instant::now();
     let address = limited_unit(app.access.client_address(&request));
+    let limits = &app.access.limits;
     let scope = match access {
         Access::Health | Access::Signature => return next.run(request).await,
         Access::Public => {
-            let remaining = app.access.limits.per_address.take(address, now);
-            return limited(remaining, next.run(request)).await;
+            let remaining = limits.per_address.take(address, now);
+            return limited(remaining, "too many requests from this address", next.run(request)).await;
         }
         Access::Scope(scope) | Access::ScopeOrUser(scope) => scope,
     };
-    let wrong_keys = &app.access.limits.wrong_keys;
-    if let Some(wait) = wrong_keys.peek(address, now).filter(|left| left.retry_after_seconds().is_some()) {
-        return too_many(wait, "too many wrong keys from this address");
-    }
-    let caller = match caller(&app, request.headers()).await {
+    let wrong_keys = limits.wrong_keys.peek(address, now);
+    let caller = match caller(&app, access, request.headers(), wrong_keys).await {
         Ok(caller) => caller,
-        Err(Rejected::Unverified(problem)) => return problem.into_response(),
-        Err(Rejected::Unknown(problem)) => {
-            let left = wrong_keys.take(address, now);
-            let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
-            let mut response = (challenge, problem).into_response();
-            if let Some(left) = left {
-                left.add_to(response.headers_mut());
-            }
-            return response;
+        // Who sends right keys is not refused for what others at the same address do.
+        Err(Rejected::Wrong(problem)) => {
+            let remaining = limits.wrong_keys.take(address, now);
+            return limited(remaining, TOO_MANY_WRONG_KEYS, async { challenge(problem) }).await;
+        }
+        Err(Rejected::Limited) => {
+            let remaining = limits.wrong_keys.take(address, now);
+            let problem = Problem::bad_key("this API key does not exist");
+            return limited(remaining, TOO_MANY_WRONG_KEYS, async { challenge(problem) }).await;
+        }
+        Err(Rejected::Missing(problem)) => {
+            let remaining = limits.per_address.take(address, now);
+            return limited(remaining, TOO_MANY_WITHOUT_KEY, async { challenge(problem) }).await;
+        }
+        Err(Rejected::Unverified(problem)) => {
+            let remaining = limits.per_address.take(address, now);
+            return limited(remaining, TOO_MANY_WITHOUT_KEY, async { problem.into_response() }).await;
         }
     };
     let remaining = match &caller {
         Caller::Anybody => None,
-        Caller::AdminKey => app.access.limits.per_key.take(None, now),
-        Caller::ApiKey(key) => app.access.limits.per_key.take(Some(key.id.clone()), now),
-        Caller::User(user) => app.access.limits.per_user.take(user.user.clone(), now),
+        Caller::AdminKey => limits.per_key.take(None, now),
+        Caller::ApiKey(key) => limits.per_key.take(Some(key.id.clone()), now),
+        Caller::User(user) => limits.per_user.take(user.user.clone(), now),
     };
-    let is_permitted = match (&caller, access) {
-        (Caller::User(_), Access::ScopeOrUser(_)) => true,
-        (Caller::User(_), _) => return Problem::users_may_not().into_response(),
-        _ => caller.has_scope(scope),
+    let refusal = match (&caller, access) {
+        (Caller::User(_), Access::ScopeOrUser(_)) => None,
+        (Caller::User(_), _) => Some(Problem::users_may_not()),
+        _ if caller.has_scope(scope) => None,
+        _ => Some(Problem::missing_scope(scope)),
     };
-    if !is_permitted {
-        return Problem::missing_scope(scope).into_response();
-    }
     request.extensions_mut().insert(caller);
-    limited(remaining, next.run(request)).await
+    let response = async {
+        match refusal {
+            Some(problem) => problem.into_response(),
+            None => next.run(request).await,
+        }
+    };
+    limited(remaining, "too many requests", response).await
+}
+
+const TOO_MANY_WRONG_KEYS: &str = "too many wrong keys from this address";
+const TOO_MANY_WITHOUT_KEY: &str = "too many requests without a key from this address";
+
+fn challenge(problem: Problem) -> Response {
+    ([(header::WWW_AUTHENTICATE, "Bearer")], problem).into_response()
 }
 
 /// The response, or a refusal if nothing remains of the caller's limit.
-async fn limited(remaining: Option<Remaining>, response: impl Future<Output = Response>) -> Response {
+async fn limited(
+    remaining: Option<Remaining>,
+    too_many_what: &str,
+    response: impl Future<Output = Response>,
+) -> Response {
     let Some(remaining) = remaining else { return response.await };
     if remaining.retry_after_seconds().is_some() {
-        return too_many(remaining, "too many requests");
+        return too_many(remaining, too_many_what);
     }
     let mut response = response.await;
     remaining.add_to(response.headers_mut());
@@ -228,58 +270,75 @@ impl AccessControl {
 }
 
 /// Who presents the credential of these headers.
-async fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Rejected> {
-    let unknown = |problem| Err(Rejected::Unknown(problem));
-    let credential = match credential(headers) {
-        Ok(Some(credential)) => credential,
-        Ok(None) => return unknown(Problem::unauthorized()),
-        Err(problem) => return unknown(problem),
+async fn caller(
+    app: &App,
+    access: Access,
+    headers: &HeaderMap,
+    wrong_keys: Option<Remaining>,
+) -> Result<Caller, Rejected> {
+    let credential = match credential(headers)? {
+        Some(credential) if app.access.admin_key.is(credential) => return Ok(Caller::AdminKey),
+        Some(credential) => credential,
+        None => return Err(Rejected::Missing(Problem::unauthorized())),
     };
-    if app.access.admin_key.is(credential) {
-        return Ok(Caller::AdminKey);
-    }
     if ApiKeyToken::is_meant(credential) {
-        let Some(token) = ApiKeyToken::parse(credential) else {
-            return unknown(Problem::bad_key("it is not a complete API key: cpk_<id>_<secret>"));
-        };
-        return match app.engine.authenticate(&token).await {
-            Ok(Authenticated::Valid(key)) => Ok(Caller::ApiKey(key)),
-            Ok(Authenticated::Unknown) => unknown(Problem::bad_key("this API key does not exist")),
-            Ok(Authenticated::Refused(Refusal::Revoked)) => {
-                unknown(Problem::bad_key("this API key was revoked"))
-            }
-            Ok(Authenticated::Refused(Refusal::Expired)) => {
-                unknown(Problem::bad_key("this API key has expired"))
-            }
-            Err(error) => Err(Rejected::Unverified(error.into())),
-        };
+        return api_key(app, credential, wrong_keys).await;
     }
+    let wrong = |detail: &str| Err(Rejected::Wrong(Problem::bad_key(detail)));
     if credential.split('.').count() != 3 {
-        return unknown(Problem::unauthorized());
+        return wrong(
+            "this key is neither the admin key of this server, nor an API key (cpk_…), nor a token",
+        );
     }
-    let Some(tokens) = &app.access.tokens else { return Err(Rejected::Unverified(Problem::no_end_users())) };
-    match tokens.verify(credential, app.engine.user_types()) {
+    let Some(tokens) = &app.access.tokens else {
+        return match access {
+            Access::ScopeOrUser(_) => Err(Rejected::Unverified(Problem::no_end_users())),
+            _ => wrong("this call needs an API key; it does not accept the tokens of users"),
+        };
+    };
+    match tokens.verify(credential, app.engine.user_types(), app.engine.now()) {
         Ok(user) => Ok(Caller::User(Arc::new(user))),
-        Err(why) => unknown(Problem::bad_key(&format!("invalid token: {why}"))),
+        Err(why) => wrong(&format!("invalid token: {why}")),
     }
 }
 
-/// The credential of an `Authorization` header. `None` if there is no usable one.
-fn credential(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let first = values.next();
-    if values.next().is_some() {
-        return Err(Problem::bad_key("a request must have at most one `Authorization` header"));
-    }
-    let Some((scheme, credential)) = first.and_then(|value| value.to_str().ok()?.split_once(' ')) else {
-        return Ok(None);
+async fn api_key(app: &App, credential: &str, wrong_keys: Option<Remaining>) -> Result<Caller, Rejected> {
+    let wrong = |detail: &str| Err(Rejected::Wrong(Problem::bad_key(detail)));
+    let Some(token) = ApiKeyToken::parse(credential) else {
+        return wrong("it is not a complete API key: cpk_<id>_<secret>");
     };
-    let credential = credential.trim();
-    if !scheme.eq_ignore_ascii_case("bearer") || credential.is_empty() {
-        return Ok(None);
+    // Who guesses keys must not keep the database busy.
+    let is_guessing = wrong_keys.is_some_and(|remaining| remaining.retry_after_seconds().is_some());
+    let _permit = if is_guessing && !app.engine.knows_api_key(&token) {
+        Some(app.access.guesses.try_acquire().map_err(|_| Rejected::Limited)?)
+    } else {
+        None
+    };
+    match app.engine.authenticate(&token).await {
+        Ok(Authenticated::Valid(key)) => Ok(Caller::ApiKey(key)),
+        Ok(Authenticated::Unknown) => wrong("this API key does not exist"),
+        Ok(Authenticated::Refused(Refusal::Revoked)) => wrong("this API key was revoked"),
+        Ok(Authenticated::Refused(Refusal::Expired)) => wrong("this API key has expired"),
+        Err(error) => Err(Rejected::Unverified(error.into())),
     }
+}
+
+/// The credential of an `Authorization` header.
+fn credential(headers: &HeaderMap) -> Result<Option<&str>, Rejected> {
+    let wrong = |detail: &str| Err(Rejected::Wrong(Problem::bad_key(detail)));
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(first) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return wrong("a request must have at most one `Authorization` header");
+    }
+    let parts = first.to_str().ok().and_then(|value| value.split_once(' '));
+    let Some((_, credential)) = parts.filter(|(scheme, credential)| {
+        scheme.eq_ignore_ascii_case("bearer") && !credential.trim().is_empty()
+    }) else {
+        return wrong("the header `Authorization` must be `Bearer KEY`");
+    };
     if credential.len() > MAX_CREDENTIAL_BYTES {
-        return Err(Problem::bad_key("the key or token is too long"));
+        return wrong("the key or token is too long");
     }
-    Ok(Some(credential))
+    Ok(Some(credential.trim()))
 }

@@ -34,6 +34,11 @@ impl SigningKeys {
         keys.first().cloned().ok_or_else(|| StoreError::Unusable("there is no signing key".into()))
     }
 
+    /// Whether the configuration has the key, so that the database's is not used.
+    pub fn is_configured(&self) -> bool {
+        self.configured.is_some()
+    }
+
     /// Replaces the key of the database.
     pub async fn rotate(&self, engine: &Engine, revoke_old: bool, actor: &Actor) -> Result<i64, StoreError> {
         let secret = new_secret()?;

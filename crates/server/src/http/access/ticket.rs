@@ -30,6 +30,7 @@ pub fn sign(user: &EndUser, key: &SigningKey, now: Timestamp) -> Result<String, 
         entity_id: entity.map(|entity| EntityId::stored(entity.entity_id.as_str())),
         name: user.name.clone(),
         exp: Value::from(user.expires_at.as_second()),
+        aud: Value::Null,
     };
     let mut header = Header::new(Algorithm::HS256);
     header.kid = Some(key.id.to_string());

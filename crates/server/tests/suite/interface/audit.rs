@@ -62,6 +62,43 @@ async fn changes_and_actions_are_recorded_and_events_are_not() {
 }
 
 #[tokio::test]
+async fn a_webhook_is_shown_to_nobody_and_its_mask_is_no_webhook() {
+    let server = Fresh::start(Backend::Embedded);
+    let rules = key(&server, &["rules"]).await;
+    let row = json!({ "user_type": "ADMIN_USER", "user_id": "1", "email": "root@example.com",
+        "slack_webhook": "https://hooks.slack.com/services/T0/B0/very-secret" });
+    server.put("/v1/recipients", json!([row])).await;
+    let listed = Answer::to(server.request(Method::GET, "/v1/recipients").bearer_auth(&rules)).await;
+    let listed = listed.body["items"][0].clone();
+    assert_eq!(listed["slack_webhook"], "https://hooks.slack.com/services/***");
+    assert_eq!(listed["email"], "root@example.com", "whoever writes addresses sees them");
+    let again = server.try_put("/v1/recipients", &json!([listed])).await;
+    again.assert_problem(422, "invalid").assert_names(0, "/slack_webhook");
+    let preview = server
+        .post(
+            "/v1/templates/preview",
+            &json!({ "event": { "event_type": "T" }, "user": { "user_type": "ADMIN_USER", "user_id": "1" },
+                "template": { "title": "{{ recipient.email }} {{ recipient.slack_webhook }}" } }),
+        )
+        .await;
+    assert!(!preview.body.to_string().contains("very-secret"), "{}", preview.body);
+    assert!(!json!(server.items("/v1/audit").await).to_string().contains("very-secret"));
+}
+
+#[tokio::test]
+async fn texts_of_errors_are_searched_only_by_who_may_see_them() {
+    let server = Fresh::start(Backend::Embedded);
+    let keys =
+        [key(&server, &["read", "operate"]).await, key(&server, &["read", "operate", "payload"]).await];
+    for (key, status) in keys.iter().zip([403, 200]) {
+        let list = server.request(Method::GET, "/v1/dead-letters?error=%2B39").bearer_auth(key);
+        assert_eq!(Answer::to(list).await.status, status);
+        let replay = server.request(Method::POST, "/v1/dead-letters/replay").bearer_auth(key);
+        assert_eq!(Answer::to(replay.body(json!({ "error": "+39" }).to_string())).await.status, status);
+    }
+}
+
+#[tokio::test]
 async fn without_the_scope_payload_no_address_and_no_text_is_seen() {
     for backend in [Backend::Embedded, Backend::Servers] {
         let server = Fresh::start(backend);

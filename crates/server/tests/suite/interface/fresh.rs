@@ -43,6 +43,11 @@ impl Fresh {
         self.home.execute(sql).await;
     }
 
+    /// The number that a query answers.
+    pub async fn count(&self, sql: &str) -> i64 {
+        self.home.count(sql).await
+    }
+
     /// A request without a key.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         client().request(method, format!("{}{path}", self.url))

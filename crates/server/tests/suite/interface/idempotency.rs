@@ -1,6 +1,9 @@
 //! `Idempotency-Key`: an action that is repeated under the same key is done once.
 
-use campanile_testkit::Backend;
+use std::io::Write;
+use std::net::TcpStream;
+
+use campanile_testkit::{Backend, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -96,6 +99,34 @@ async fn futures(requests: impl Iterator<Item = impl Future<Output = Answer>>) -
         drop(waiting.swap_remove(index));
     }
     answers
+}
+
+#[tokio::test]
+async fn an_action_goes_on_when_its_client_disconnects_and_its_answer_is_kept() {
+    for backend in [Backend::Embedded, Backend::Servers] {
+        let server = Fresh::start(backend);
+        dead_letter(&server, "lost").await;
+        let body = json!({ "event_id": "lost" });
+        let address = server.url.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).expect("the server listens");
+        let request = format!(
+            "POST /v1/dead-letters/replay HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {KEY}\r\n\
+             Idempotency-Key: k\r\nContent-Length: {}\r\n\r\n{body}",
+            body.to_string().len()
+        );
+        stream.write_all(request.as_bytes()).expect("the server reads");
+        until("the action begins", async || {
+            (server.count("SELECT count(*) FROM idempotency_key").await > 0).then_some(())
+        })
+        .await;
+        drop(stream);
+        let again = until("the answer is kept", async || {
+            let again = replay(&server, "k", KEY, &body).await;
+            (again.status == 200).then_some(again)
+        })
+        .await;
+        assert_eq!((again.header("idempotent-replayed"), &again.body["replayed"]), ("true", &json!(1)));
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,8 @@
 //! Rate limits, proxies that tell the client's address, and web pages of other origins.
 
+use std::io::Write;
+use std::net::TcpStream;
+
 use campanile_testkit::Backend;
 use campanile_testkit::token::{Algorithm, Issuer};
 use reqwest::Method;
@@ -7,7 +10,7 @@ use serde_json::json;
 
 use crate::interface::fresh::{Answer, Fresh};
 use crate::interface::permissions::{claims, start, trusting};
-use crate::support::KEY;
+use crate::support::{KEY, reservation};
 
 const PER_KEY: (&str, &str) = ("CAMPANILE_SERVER__RATE_LIMITS__PER_KEY", "3");
 const PER_USER: (&str, &str) = ("CAMPANILE_SERVER__RATE_LIMITS__PER_USER", "2");
@@ -55,12 +58,74 @@ async fn each_user_has_a_limit() {
 }
 
 #[tokio::test]
-async fn wrong_keys_are_limited_by_address_and_good_ones_suffer_with_them() {
-    let server = Fresh::start_with(Backend::Embedded, &[WRONG_KEYS]);
-    let ask = async |key: &str| Answer::to(server.request(Method::GET, "/v1/events").bearer_auth(key)).await;
-    assert_eq!((ask("wrong").await.status, ask("cpk_wrong").await.status), (401, 401));
-    assert_limited(&ask("wrong").await, "2");
-    assert_limited(&ask(KEY).await, "2");
+async fn wrong_keys_are_limited_by_address_and_good_ones_at_the_same_address_are_not() {
+    for backend in [Backend::Embedded, Backend::Servers] {
+        let server = Fresh::start_with(backend, &[WRONG_KEYS]);
+        let ask =
+            async |key: &str| Answer::to(server.request(Method::GET, "/v1/events").bearer_auth(key)).await;
+        let created = server.post("/v1/api-keys", &json!({ "name": "x", "scopes": ["read"] })).await;
+        let good = created.body["key"].as_str().expect("there is a key").to_owned();
+        let unknown = format!("cpk_{}_{}", "0".repeat(16), "0".repeat(64));
+        assert_eq!((ask("wrong").await.status, ask(&unknown).await.status), (401, 401));
+        for wrong in ["wrong", "cpk_wrong", &unknown, &format!("{}0", &good[..good.len() - 1])] {
+            assert_limited(&ask(wrong).await, "2");
+        }
+        assert_eq!((ask(KEY).await.status, ask(&good).await.status), (200, 200));
+    }
+}
+
+#[tokio::test]
+async fn who_has_no_key_is_limited_by_address_and_takes_nothing_from_wrong_keys() {
+    let server = Fresh::start_with(Backend::Embedded, &[PER_ADDRESS, WRONG_KEYS]);
+    let ask = async || Answer::to(server.request(Method::GET, "/v1/events")).await;
+    assert_eq!((ask().await.status, ask().await.status), (401, 401));
+    assert_limited(&ask().await, "2");
+    let wrong = server.request(Method::GET, "/v1/events").bearer_auth("wrong");
+    assert_eq!(Answer::to(wrong).await.status, 401);
+    assert_eq!(server.try_get("/v1/events").await.status, 200);
+}
+
+#[tokio::test]
+async fn refused_requests_count_too() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let issuer = Issuer::new();
+    let mut variables = trusting(&issuer, folder.path());
+    variables.push((PER_USER.0, PER_USER.1.to_owned()));
+    let server = start(Backend::Embedded, &variables);
+    let token = issuer.token(Algorithm::Es256, &claims("CUSTOMER", "1"));
+    let ask = async || Answer::to(server.request(Method::GET, "/v1/events").bearer_auth(&token)).await;
+    let first = ask().await;
+    assert_eq!((first.status, first.header("ratelimit-remaining")), (403, "1"));
+    assert_eq!(ask().await.status, 403);
+    assert_limited(&ask().await, "2");
+}
+
+/// An end user sends bodies slowly, over more connections than requests may be served at once.
+#[tokio::test]
+async fn slow_bodies_of_users_and_callbacks_keep_no_service_out() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let issuer = Issuer::new();
+    let server = start(Backend::Embedded, &trusting(&issuer, folder.path()));
+    let token = issuer.token(Algorithm::Es256, &claims("GUEST", "1"));
+    let address = server.url.trim_start_matches("http://").to_owned();
+    let slow: Vec<TcpStream> = (0..300)
+        .map(|number| {
+            let path = if number % 5 == 0 { "/v1/callbacks/twilio" } else { "/v1/tickets" };
+            let mut stream = TcpStream::connect(&address).expect("the server listens");
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
+                 Content-Type: application/json\r\nContent-Length: 16000\r\n\r\n{{"
+            );
+            stream.write_all(head.as_bytes()).expect("the server reads");
+            stream
+        })
+        .collect();
+    assert_eq!(server.post("/v1/events", &reservation("evt-1")).await.status, 202);
+    let receipt = server.request(Method::POST, "/v1/callbacks/twilio").body("MessageStatus=sent");
+    Answer::to(receipt).await.assert_problem(404, "not-found");
+    let large = server.request(Method::POST, "/v1/tickets").bearer_auth(&token).body(" ".repeat(17 * 1024));
+    Answer::to(large).await.assert_problem(413, "too-large");
+    drop(slow);
 }
 
 #[tokio::test]

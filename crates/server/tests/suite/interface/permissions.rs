@@ -15,7 +15,7 @@ pub const AUDIENCE: &str = "campanile-tests";
 pub const ISSUER: &str = "https://login.example.com";
 /// Seconds since 1970, far away in both directions.
 const PAST: u64 = 1_000_000_000;
-const FUTURE: u64 = 4_000_000_000;
+const FUTURE: u64 = 2_000_000_000;
 
 /// What a call asks of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,6 +189,11 @@ async fn callers(server: &Fresh, issuer: &Issuer) -> Vec<Caller> {
     add("HS256 with the public key", Some(token::signed_with_public_key(&user)), Is::Nobody);
     let header = json!({ "alg": "RS256", "kid": "ec" });
     add("key of another algorithm", Some(issuer.with_header(Algorithm::Es256, &header, &user)), Is::Nobody);
+    let header = json!({ "alg": "HS256", "crit": ["b64"], "b64": false });
+    add("a critical header", Some(issuer.with_header(Algorithm::Hs256, &header, &user)), Is::Nobody);
+    add("an end in milliseconds", signed(&changed(json!({ "exp": FUTURE * 1_000 }))), Is::Nobody);
+    let of_agency = json!({ "user_type": "RESTAURANT_USER", "entity_type": "AGENCY", "entity_id": "5" });
+    add("token of a foreign kind of group", signed(&changed(of_agency)), Is::Nobody);
     let header = json!({ "alg": "RS256", "kid": "../../etc/passwd" });
     add("a path as key id", Some(issuer.with_header(Algorithm::Rs256, &header, &user)), Is::Nobody);
     add("ten dots", Some("a.b.c.d.e.f.g.h.i.j.k".to_owned()), Is::Nobody);
@@ -288,11 +293,12 @@ async fn every_call_of_the_document_is_in_the_matrix() {
 async fn without_a_configured_issuer_tokens_get_501_with_what_to_configure() {
     let server = Fresh::start(Backend::Embedded);
     let token = Issuer::new().token(Algorithm::Rs256, &claims("CUSTOMER", "50"));
-    for path in ["/v1/tickets", "/v1/events"] {
-        let request = server.request(Method::POST, path).bearer_auth(&token).body("{}");
-        let answer = Answer::to(request).await;
-        answer.assert_problem(501, "not-configured").assert_says(&["auth.jwt.secret", "auth.jwt.jwks_file"]);
-    }
+    let ask = async |path: &str| {
+        Answer::to(server.request(Method::POST, path).bearer_auth(&token).body("{}")).await
+    };
+    let of_users = ask("/v1/tickets").await;
+    of_users.assert_problem(501, "not-configured").assert_says(&["auth.jwt.secret", "auth.jwt.jwks_file"]);
+    ask("/v1/events").await.assert_problem(401, "unauthorized").assert_says(&["needs an API key"]);
 }
 
 #[tokio::test]

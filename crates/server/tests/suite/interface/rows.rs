@@ -148,6 +148,15 @@ async fn only(server: &Fresh, path: &str) -> Value {
     rows.remove(0)
 }
 
+/// A row as it is listed: without the secret part of a webhook.
+fn listed(row: &Value) -> Value {
+    let mut row = row.clone();
+    if let Some(webhook) = row.get_mut("slack_webhook") {
+        *webhook = json!("https://hooks.slack.example/T/***");
+    }
+    row
+}
+
 async fn each_table_gives_back_what_was_put_with_its_defaults(backend: Backend) {
     let server = Fresh::start(backend);
     for Table { path, key, least, defaults, most } in tables() {
@@ -159,7 +168,7 @@ async fn each_table_gives_back_what_was_put_with_its_defaults(backend: Backend) 
 
         // Replaced as a whole, repeatedly: absent fields have their defaults.
         server.put(path, json!([most])).await;
-        assert_eq!(only(&server, &by_key).await, most, "{path}");
+        assert_eq!(only(&server, &by_key).await, listed(&most), "{path}");
         server.put(path, json!([most, least])).await;
         assert_eq!(only(&server, &by_key).await, filled_in, "{path}: of one key the last counts");
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::interface::fresh::{Answer, Fresh, with};
 use crate::interface::permissions::{claims, start, trusting};
-use crate::support::KEY;
+use crate::support::{Home, KEY};
 
 async fn ticket(server: &Fresh, key: &str, body: &Value) -> Answer {
     Answer::to(server.request(Method::POST, "/v1/tickets").bearer_auth(key).body(body.to_string())).await
@@ -53,12 +53,19 @@ async fn a_service_gets_tickets_for_any_user_and_a_user_for_themselves() {
     let token = issuer.token(Algorithm::Es256, &claims("RESTAURANT_USER", "10"));
     let own = ticket(&server, &token, &json!({})).await;
     assert_eq!(content(&own)["sub"], "10");
-    let others = ticket(&server, &token, &json!({ "user_type": "RESTAURANT_USER", "user_id": "11" })).await;
+    let without_body = Answer::to(server.request(Method::POST, "/v1/tickets").bearer_auth(&token)).await;
+    assert_eq!(content(&without_body)["sub"], "10");
+    let others = ticket(&server, &token, &json!({ "user_id": "11" })).await;
     others.assert_problem(422, "invalid").assert_names(0, "/user_id");
+    let named = ticket(&server, &token, &json!({ "name": "Bruno" })).await;
+    named.assert_problem(422, "invalid").assert_names(0, "/name");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is late enough");
     let short = with(&claims("CUSTOMER", "1"), &json!({ "exp": now.as_secs() + 20 }));
     let of_short = ticket(&server, &issuer.token(Algorithm::Hs256, &short), &json!({})).await;
     assert!(seconds_left(&of_short) <= 21, "no ticket outlives the token that it comes from");
+    let ended = with(&claims("CUSTOMER", "1"), &json!({ "exp": now.as_secs() - 30 }));
+    let of_ended = ticket(&server, &issuer.token(Algorithm::Hs256, &ended), &json!({})).await;
+    of_ended.assert_problem(401, "unauthorized").assert_says(&["expired"]);
 }
 
 #[tokio::test]
@@ -69,6 +76,10 @@ async fn a_ticket_for_nobody_is_refused_and_names_the_field() {
         (json!({ "user_type": "CUSTOMER" }), "/user_id"),
         (json!({ "user_type": "EMPEROR", "user_id": "1" }), "/user_type"),
         (json!({ "user_type": "CUSTOMER", "user_id": "1", "entity_id": "5" }), "/entity_type"),
+        (
+            json!({ "user_type": "RESTAURANT_USER", "user_id": "1", "entity_type": "AGENCY", "entity_id": "5" }),
+            "/entity_type",
+        ),
         (json!({ "user_type": "CUSTOMER", "user_id": "1", "name": "a\nb" }), "/name"),
         (json!({ "user_type": "CUSTOMER", "user_id": "1", "colour": "red" }), "/colour"),
     ] {
@@ -94,6 +105,52 @@ async fn a_rotated_key_signs_from_then_on_on_every_instance() {
         let rotated = server.post("/v1/signing-key/rotate", &json!({ "revoke_old": true })).await;
         assert_eq!((rotated.status, &rotated.body), (200, &json!({ "id": 2 })));
         assert_eq!(signed_by().await, "2");
+    }
+}
+
+#[tokio::test]
+async fn a_configured_key_signs_and_is_rotated_in_the_configuration() {
+    let key = [("CAMPANILE_AUTH__SIGNING_KEY", "a-signing-key-of-at-least-32-bytes")];
+    let server = Fresh::start_with(Backend::Embedded, &key);
+    let rotated = server.post("/v1/signing-key/rotate", &json!({ "revoke_old": true })).await;
+    rotated.assert_problem(409, "configured-key").assert_says(&["auth.signing_key"]);
+    assert!(server.items("/v1/audit").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_ticket_is_no_token_even_if_both_have_the_same_secret() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let secret = "the-same-secret-for-both-of-32-bytes";
+    let file = folder.path().join("secret");
+    std::fs::write(&file, secret).expect("there is room");
+    let home = Home::new(Backend::Embedded);
+    let mut command = home.campanile();
+    command.env("CAMPANILE_AUTH__SIGNING_KEY", secret).env("CAMPANILE_AUTH__JWT__SECRET_FILE", &file);
+    let refused = command.args(["config", "check"]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && said.contains("are the same"), "{said}");
+    // What another instance signed with that secret.
+    let issuer = Issuer::new();
+    let variables = [("CAMPANILE_AUTH__JWT__SECRET", issuer.secret.as_str())];
+    let server = Fresh::start_with(Backend::Embedded, &variables);
+    for audience in [json!("campanile:ticket"), json!(["x", "campanile:other"])] {
+        let own = with(&claims("CUSTOMER", "1"), &json!({ "aud": audience }));
+        let answer = ticket(&server, &issuer.token(Algorithm::Hs256, &own), &json!({})).await;
+        answer.assert_problem(401, "unauthorized").assert_says(&["not a token"]);
+    }
+}
+
+#[tokio::test]
+async fn doctor_names_a_broken_file_of_keys() {
+    let home = Home::new(Backend::Embedded);
+    let file = home.path().join("jwks.json");
+    for broken in ["", "{", "{\"keys\": []}"] {
+        std::fs::write(&file, broken).expect("there is room");
+        let mut command = home.campanile();
+        let ran =
+            command.env("CAMPANILE_AUTH__JWT__JWKS_FILE", &file).arg("doctor").output().expect("it runs");
+        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(ran.status.code() == Some(1) && said.contains("jwks.json"), "{said}");
     }
 }
 

@@ -1,13 +1,14 @@
 //! TLS without a proxy: the configured certificate, and a renewed one without a restart.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use campanile_testkit::certificate::Certificate;
 use campanile_testkit::{Backend, until};
 
 use crate::interface::fresh::{Fresh, client};
-use crate::support::{Home, KEY};
+use crate::support::{Home, KEY, Server};
 
 /// The status of a request by a client that trusts this certificate, or nothing if the connection is refused.
 async fn status(server: &Fresh, trusted: &Certificate) -> Option<u16> {
@@ -75,6 +76,32 @@ async fn who_speaks_no_tls_gets_nothing_and_keeps_nobody_out() {
     })
     .await;
     drop(silent);
+}
+
+/// Half-open handshakes give up their places, as connections without a request do, and do not delay a stop.
+#[tokio::test]
+async fn handshakes_that_do_not_end_keep_no_place() {
+    let certificate = Certificate::issued();
+    let (chain, key) = certificate.files();
+    let variables = [
+        ("CAMPANILE_SERVER__TLS__CERT", chain),
+        ("CAMPANILE_SERVER__TLS__KEY", key),
+        ("CAMPANILE_SERVER__MAX_CONNECTIONS", "10"),
+        ("CAMPANILE_SERVER__HEADER_TIMEOUT", "10m"),
+    ];
+    let home = Home::new(Backend::Embedded);
+    let mut server = Server::start_with(&home, &variables);
+    let address = server.url.trim_start_matches("https://").to_owned();
+    let mut silent: Vec<TcpStream> =
+        (0..100).map(|_| TcpStream::connect(&address).expect("the server listens")).collect();
+    until("the places of the oldest are taken", async || {
+        silent[0].set_read_timeout(Some(Duration::from_millis(10))).expect("it may wait");
+        matches!(silent[0].read(&mut [0]), Ok(0)).then_some(())
+    })
+    .await;
+    let begun = Instant::now();
+    assert!(server.terminate().success());
+    assert!(begun.elapsed() < Duration::from_mins(1), "it does not wait for the handshakes");
 }
 
 #[test]

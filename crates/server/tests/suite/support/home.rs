@@ -46,6 +46,15 @@ impl Home {
         File { path, clock: Clock::default() }.execute(sql).await;
     }
 
+    /// The number that a query answers.
+    pub async fn count(&self, sql: &str) -> i64 {
+        if let Some(database) = &self.database {
+            return database.count(sql).await;
+        }
+        let path = self.path().join("campanile.db");
+        File { path, clock: Clock::default() }.count(sql).await
+    }
+
     /// The binary, configured for this home.
     pub fn campanile(&self) -> Command {
         let mut command = campanile(self.path());

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub use campanile_testkit::{Backend, until};
 pub use home::Home;
 
-pub const KEY: &str = "test-admin-key";
+pub const KEY: &str = "test-admin-key-of-at-least-32-bytes";
 
 /// A running `campanile serve`. Dropping it kills the process.
 #[derive(Debug)]

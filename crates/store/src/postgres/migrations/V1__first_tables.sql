@@ -501,7 +501,7 @@ CREATE TABLE campanile.api_key (
     id           text COLLATE "C" NOT NULL UNIQUE,
     name         text NOT NULL,
     -- The beginning of the key, by which a person recognises it.
-    prefix       text GENERATED ALWAYS AS ('cpk_' || id) STORED,
+    prefix       text NOT NULL,
     -- The SHA-256 of the secret, in hexadecimal digits.
     hash         text NOT NULL,
     -- Array of names.

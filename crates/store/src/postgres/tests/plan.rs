@@ -25,6 +25,9 @@ const EXPECTED_SCANS: &[(&str, &str, &str)] = &[
     ("queue_age/queue_ages", "event_outbox_open", "from the beginning, up to a thousand"),
     ("rule/rule_version", "rule_version", "it has one row"),
     ("signing_key/list_signing_keys", "signing_key_pkey", "there are few"),
+    ("signing_key/insert_first_key", "signing_key_pkey", "there are few"),
+    ("trace/last_event", "event_outbox_pkey", "from the end, one"),
+    ("audit/delete_old_audit", "audit_pkey", "from the beginning, up to a limit"),
 ];
 
 /// Names of listings begin with this. Listings read the key from its beginning and stop at their limit.

@@ -468,7 +468,7 @@ CREATE TABLE api_key (
     id           TEXT NOT NULL UNIQUE,
     name         TEXT NOT NULL,
     -- The beginning of the key, by which a person recognises it.
-    prefix       TEXT GENERATED ALWAYS AS ('cpk_' || id) VIRTUAL,
+    prefix       TEXT NOT NULL,
     -- The SHA-256 of the secret, in hexadecimal digits.
     hash         TEXT NOT NULL,
     -- JSON array of names.

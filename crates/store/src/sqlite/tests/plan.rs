@@ -41,8 +41,11 @@ const EXPECTED_SCANS: &[(&str, &str, &str)] = &[
     ),
     ("outbox/release_chunks", "SCAN publish_chunk", "once, at start, and only what waits has a chunk"),
     ("rule/rule_version", "SCAN rule_version", "it has one row"),
-    ("audit/list_audit", "SCAN audit", "the last of its key, up to the limit"),
     ("audit/delete_old_audit", "SCAN audit", "the first of its key, up to the limit"),
+    ("audit/delete_old_audit", "SCAN (subquery-1)", "these"),
+    ("trace/last_event", "SCAN event_outbox", "the last of its key"),
+    ("search Status(Pending), newest first: false", "SCAN (subquery-", "a page of each lane"),
+    ("search Status(Pending), newest first: true", "SCAN (subquery-", "a page of each lane"),
     ("signing_key/list_signing_keys", "SCAN signing_key", "there are few"),
     ("signing_key/insert_first_key", "SCAN signing_key", "there are few"),
     ("trace/trace_page_end", "SCAN (subquery-1)", "a page of users"),
@@ -60,6 +63,8 @@ const EXPECTED_SORTS: &[(&str, &str)] = &[
     ("send_admin/list_sends", "a page of sends"),
     ("send_admin/list_sends_of_event", "a page of sends"),
     ("trace/trace_page_end", "a page of users"),
+    ("search Status(Pending), newest first: false", "a page of each lane"),
+    ("search Status(Pending), newest first: true", "a page of each lane"),
     ("event/open_events", "a page of events, and large ones that are under way"),
 ];
 

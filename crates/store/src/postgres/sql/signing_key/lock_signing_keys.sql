@@ -1,2 +1,2 @@
--- One rotation at a time.
-LOCK TABLE campanile.signing_key IN SHARE ROW EXCLUSIVE MODE
+-- One rotation at a time. The lock is released at commit.
+SELECT pg_advisory_xact_lock(hashtextextended('campanile.signing_key', 0))

@@ -1,9 +1,12 @@
 //! The document that describes the API, in `OpenAPI` 3.1. It is made from the table of routes and from the types of the
 //! handlers. What all calls of a kind share is added here: who may call, and which problems may be answered.
 
+mod refine;
+
 use std::collections::BTreeMap;
 
 use campanile_domain::access::scope::Scope;
+use campanile_domain::rules::row::AudienceName;
 use serde_json::json;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
@@ -17,6 +20,7 @@ use utoipa::openapi::{
 };
 use utoipa::{PartialSchema, ToSchema};
 
+use self::refine::refine;
 use super::Problem;
 use super::access::Access;
 use super::routes::{Call, calls, health_calls};
@@ -47,6 +51,8 @@ pub fn document() -> OpenApi {
     let mut paths = Paths::new();
     let mut schemas = vec![(Problem::name().into_owned(), Problem::schema())];
     Problem::schemas(&mut schemas);
+    // Only parameters have it, and utoipa collects the schemas of bodies.
+    schemas.push((AudienceName::name().into_owned(), AudienceName::schema()));
     for Call { access, repeatable, described: (of_call, described, _) } in
         calls().into_iter().chain(health_calls())
     {
@@ -110,7 +116,9 @@ fn complete(operation: &mut Operation, access: Access, repeatable: bool) {
     if let Access::Scope(_) | Access::ScopeOrUser(_) = access {
         may("401", "The key or token is missing or not accepted.");
         may("403", "The key lacks the scope, or a user calls what is for services.");
-        may("501", "The call has a user's token, and no end users are configured.");
+        if matches!(access, Access::ScopeOrUser(_)) {
+            may("501", "The call has a user's token, and no end users are configured.");
+        }
         may("503", "The database is not available, or too many requests come at the same time.");
     }
     if !matches!(access, Access::Health | Access::Signature) {
@@ -176,5 +184,5 @@ fn problem(status: &str, description: &str) -> utoipa::openapi::Response {
 
 /// The document as it is served.
 pub fn text() -> String {
-    json!(document()).to_string()
+    refine(json!(document())).to_string()
 }
