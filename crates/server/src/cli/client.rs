@@ -61,7 +61,8 @@ impl Client {
         let (url, why) = (&self.url, root_cause(error));
         if why.contains("certificate") {
             anyhow!(
-                "{url} has a certificate that is not trusted ({why}); name its authority with --ca-file, or its host name with --url"
+                "{url} has a certificate that is not trusted ({why}); name its authority with \
+                 --ca-file, or its host name with --url"
             )
         } else if error.is_connect() && why.contains("refused") {
             anyhow!("cannot reach {url} ({why}); start a server with `{}`", self.invocation.serve())

@@ -1,5 +1,5 @@
-//! Refines the document for generators of clients, beyond what the types say. Types serve requests and answers alike, but
-//! a request may leave fields out and give ids as numbers, and an answer has every field, and ids as text.
+//! Refines the document for generators of clients, beyond what the types say. Types serve requests and answers alike,
+//! but a request may leave fields out and give ids as numbers, and an answer has every field, and ids as text.
 
 use std::collections::BTreeSet;
 

@@ -54,6 +54,12 @@ INSERT INTO campanile.entity (entity_type, entity_id, kind) SELECT 'RESTAURANT',
 INSERT INTO campanile.recipient (user_type, user_id, entity_type, entity_id, role, active)
 SELECT 'RESTAURANT_USER', i, 'RESTAURANT', i / 5, CASE WHEN i % 5 = 0 THEN 'MANAGER' ELSE 'WAITER' END,
     i % 20 <> 0 FROM n;
+INSERT INTO campanile.api_key (id, name, prefix, hash, scopes, created_at)
+SELECT 'key ' || i, 'name', 'cpk_' || i, 'hash', '[]', now() FROM n;
+INSERT INTO campanile.audit (at, actor_kind, actor_id, actor_name, action, object_type, object_id)
+SELECT now(), 'API_KEY', 'key ' || (i % 20), 'name', 'PUT', 'type ' || (i % 10), i FROM n;
+INSERT INTO campanile.idempotency_key (caller, key, request_hash, fence, created_at, lease_until)
+SELECT 'key ' || (i % 20), i, 'hash', 1, now() + make_interval(secs => i), now() FROM n;
 INSERT INTO campanile.dead_address (channel, address, reason, at) SELECT 'EMAIL', i, 'gone', now() FROM n;
 INSERT INTO campanile.user_notification_preferences (user_type, user_id, channel) SELECT 'CUSTOMER', i, 'EMAIL' FROM n;
 INSERT INTO campanile.entity_notification_settings (entity_type, entity_id, kind, channel)

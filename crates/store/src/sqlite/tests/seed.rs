@@ -57,6 +57,12 @@ INSERT INTO entity (entity_type, entity_id, kind) SELECT 'RESTAURANT', i, 'KIND 
 INSERT INTO recipient (user_type, user_id, entity_type, entity_id, role, active)
 SELECT 'RESTAURANT_USER', i, 'RESTAURANT', i / 5, CASE WHEN i % 5 = 0 THEN 'MANAGER' ELSE 'WAITER' END,
     i % 20 <> 0 FROM n;
+INSERT INTO api_key (id, name, prefix, hash, scopes, created_at)
+SELECT 'key ' || i, 'name', 'cpk_' || i, 'hash', '[]', '2026-01-21T10:15:30.000Z' FROM n;
+INSERT INTO audit (at, actor_kind, actor_id, actor_name, action, object_type, object_id)
+SELECT '2026-01-21T10:15:30.000Z', 'API_KEY', 'key ' || (i % 20), 'name', 'PUT', 'type ' || (i % 10), i FROM n;
+INSERT INTO idempotency_key (caller, key, request_hash, fence, created_at, lease_until)
+SELECT 'key ' || (i % 20), i, 'hash', 1, '2026-01-21T10:15:30.' || (i % 1000), '2026-01-21T10:15:30.000Z' FROM n;
 INSERT INTO dead_address (channel, address, reason, at) SELECT 'EMAIL', i, 'gone', '2026-01-21T10:15:30.000Z' FROM n;
 INSERT INTO user_notification_preferences (user_type, user_id, channel) SELECT 'CUSTOMER', i, 'EMAIL' FROM n;
 INSERT INTO entity_notification_settings (entity_type, entity_id, kind, channel)

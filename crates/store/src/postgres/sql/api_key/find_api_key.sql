@@ -1,2 +1,3 @@
 -- The key that a request presents. Uses the unique index on id.
-SELECT id, name, prefix, hash, scopes, created_at, last_used_at, expires_at, revoked_at FROM campanile.api_key WHERE id = $1
+SELECT id, name, prefix, hash, scopes, created_at, last_used_at, expires_at, revoked_at
+FROM campanile.api_key WHERE id = $1
