@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use clap::Args;
 
-use crate::run::headline;
-use crate::servers::Servers;
-use crate::torture::{Build, Torture};
+use crate::run::{cargo, headline, within};
+use crate::servers::{Servers, Variables};
+use crate::tools;
+use crate::torture::{Build, FEATURES, Torture};
 
 /// A full release build takes minutes, and a fault that is in progress when the time is over may, too.
 const ALLOWANCE_MINUTES: u32 = 30;
@@ -37,9 +38,23 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     let variables = servers.ready()?;
     let limit = Duration::from_mins((options.minutes + ALLOWANCE_MINUTES).into());
     torture.run(limit, &format!("the soak with seed {seed}"), &arguments, &variables)?;
+    if options.only.is_empty() {
+        try_api(root, options.minutes, &variables)?;
+    }
 
     println!("\nSoak passed: {} minutes with seed {seed}.", options.minutes);
     Ok(())
+}
+
+/// Schemathesis tries the API for half as long, on both back ends at the same time.
+fn try_api(root: &Path, minutes: u32, variables: &Variables) -> Result<()> {
+    headline("Schemathesis");
+    let limit = Duration::from_mins((minutes + ALLOWANCE_MINUTES).into());
+    let tools = tools::install(root, limit)?;
+    let mut tests = cargo(root, &["test", "-p", "campanile", "--test", "suite"]);
+    tests.args(FEATURES).args(["--", "schemathesis_finds_nothing"]).envs(variables).envs(tools);
+    tests.env("CAMPANILE_TEST_SCHEMATHESIS_SECONDS", (minutes * 30).max(60).to_string());
+    within(limit, "Schemathesis", &tests)
 }
 
 impl Options {

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::schema::{self, schema};
 
 macro_rules! statuses {
-    ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal => [$($next:ident),*]),+ $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident: $about:literal { $($variant:ident = $text:literal => [$($next:ident),*]),+ $(,)? }
+    ) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum $name { $(#[serde(rename = $text)] $variant),+ }
@@ -25,7 +26,7 @@ macro_rules! statuses {
             }
         }
 
-        schema!($name, schema::word("", &[$($text),+]));
+        schema!($name, schema::word($about, &[$($text),+]));
 
         impl FromStr for $name {
             type Err = UnknownStatus;
@@ -44,7 +45,10 @@ pub struct UnknownStatus(String);
 statuses!(
     /// An event, from the producer's commit to the last receipt. A `FAILED` event changes only by a replay. A
     /// `PROCESSED` event changes only when a replay makes one of its rows wait again.
-    EventStatus {
+    EventStatus:
+    "PENDING waits to be decided; PUBLISHED is decided, and PROCESSED once every message was received; \
+     FAILED has a dead letter, and its error begins with a code."
+    {
         Pending = "PENDING" => [Published, Processed, Failed, Cancelled],
         Published = "PUBLISHED" => [Processed, Cancelled],
         Processed = "PROCESSED" => [Published],
@@ -56,7 +60,9 @@ statuses!(
 statuses!(
     /// A row of the second outbox. Only `FAILED` and `CANCELLED` are stored; the other statuses are derived from other
     /// tables.
-    OutboxStatus {
+    OutboxStatus:
+    "PENDING waits for the broker, PUBLISHED is with it, DELIVERED was received."
+    {
         Pending = "PENDING" => [Published, Delivered, Failed, Cancelled],
         Published = "PUBLISHED" => [Pending, Delivered, Failed, Cancelled],
         Delivered = "DELIVERED" => [],
@@ -67,7 +73,10 @@ statuses!(
 
 statuses!(
     /// The delivery of one notification over one channel.
-    SendStatus {
+    SendStatus:
+    "DUE waits for its time, SENDING is tried now; IN_DOUBT may have arrived, and waits for a person; \
+     FAILED has a dead letter, except of channels that are tried once."
+    {
         Due = "DUE" => [Sending, Cancelled],
         Sending = "SENDING" => [Sent, Due, Failed, InDoubt, Cancelled],
         Sent = "SENT" => [],
@@ -79,7 +88,9 @@ statuses!(
 
 statuses!(
     /// What is known of an event id. It is kept forever.
-    ProcessedStatus {
+    ProcessedStatus:
+    "PROCESSING while a large audience is told step by step."
+    {
         Processing = "PROCESSING" => [Success, Failed],
         Success = "SUCCESS" => [],
         Failed = "FAILED" => [Processing, Success],

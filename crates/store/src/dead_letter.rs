@@ -54,14 +54,21 @@ impl DeadLetterFilter {
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct DeadLetterRow {
     pub id: i64,
+    /// `fan_out`, `publish`, `receive` or `send`.
+    #[schema(example = "fan_out")]
     pub stage: String,
     pub event_id: Option<EventId>,
     pub recipient_type: Option<UserTypeName>,
     pub recipient_id: Option<UserId>,
     #[schema(value_type = Option<Channel>)]
     pub channel: Option<Shown<Channel>>,
+    #[schema(example = "smtp")]
     pub provider: Option<String>,
+    /// The code of the failure.
+    #[schema(example = "NO_RECIPIENTS")]
     pub reason: String,
+    /// What happened.
+    #[schema(example = "nobody is in the audience")]
     pub error: String,
     #[schema(value_type = Moment)]
     pub created_at: Shown<Moment>,

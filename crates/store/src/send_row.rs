@@ -21,6 +21,8 @@ pub struct SendRow {
     pub notification_id: Shown<NotificationId>,
     #[schema(value_type = Channel)]
     pub channel: Shown<Channel>,
+    /// `***` without the scope `payload`. Devices are separated by blanks.
+    #[schema(example = "anna@example.com")]
     pub recipient_address: String,
     #[schema(value_type = SendStatus)]
     pub status: Shown<SendStatus>,
@@ -32,12 +34,18 @@ pub struct SendRow {
     pub lease: Option<Shown<i64>>,
     #[schema(value_type = Option<Moment>)]
     pub lease_until: Option<Shown<Moment>>,
+    #[schema(example = "smtp")]
     pub provider: Option<String>,
+    /// The provider's id of the message.
+    #[schema(example = "250 queued as 4F2A")]
     pub external_id: Option<String>,
     /// The provider's status of the message.
+    #[schema(example = "delivered")]
     pub receipt: Option<String>,
     #[schema(value_type = Option<Moment>)]
     pub receipt_at: Option<Shown<Moment>>,
+    /// Why the last attempt failed.
+    #[schema(example = "450 4.2.1 mailbox busy")]
     pub last_error: Option<String>,
     /// When the message was received.
     #[schema(value_type = Moment)]
@@ -80,8 +88,12 @@ pub struct TracedSend {
 pub struct AttemptRow {
     #[schema(value_type = Moment)]
     pub at: Shown<Moment>,
+    #[schema(example = "smtp")]
     pub provider: Option<String>,
+    /// The status that followed, or an operator's decision.
+    #[schema(example = "DUE")]
     pub outcome: String,
+    #[schema(example = "450 4.2.1 mailbox busy")]
     pub error: Option<String>,
     #[schema(value_type = u64)]
     pub duration_ms: Shown<u64>,
@@ -98,7 +110,9 @@ pub struct TracedAttempt {
 /// The outcome of one address of a send.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SendAddressRow {
+    #[schema(example = "anna@example.com")]
     pub address: String,
+    #[schema(example = "SENT")]
     pub outcome: String,
     pub external_id: Option<String>,
     pub error: Option<String>,

@@ -52,7 +52,10 @@ pub struct Trace {
 pub struct EventRow {
     pub event_id: EventId,
     pub event_type: EventType,
+    /// What the event is about.
+    #[schema(example = "ORDER")]
     pub aggregate_type: String,
+    #[schema(example = "1001")]
     pub aggregate_id: String,
     #[schema(value_type = Option<Priority>)]
     pub priority: Option<Shown<Priority>>,
@@ -60,6 +63,8 @@ pub struct EventRow {
     pub status: Shown<EventStatus>,
     #[schema(value_type = u32)]
     pub retry_count: Shown<u32>,
+    /// Begins with a code.
+    #[schema(example = "NO_RECIPIENTS: nobody is in the audience")]
     pub last_error: Option<String>,
     #[schema(value_type = Option<Moment>)]
     pub occurred_at: Option<Shown<Moment>>,
@@ -87,7 +92,7 @@ pub struct TracedEvent {
     /// The payload as it is shown: as text if it is not valid.
     pub payload: Value,
     pub stages: EventStages,
-    /// The event as the stages read it, for deciding again. `None` if it can't be read.
+    /// The event as the stages read it, for deciding again. It is missing if it can't be read.
     #[serde(skip)]
     pub event: Option<Event>,
 }
@@ -103,6 +108,8 @@ pub struct ProcessedRow {
     pub sends: Shown<u64>,
     #[schema(value_type = VerdictCounts)]
     pub counts: Shown<VerdictCounts>,
+    /// Which instance decided.
+    #[schema(example = "web-1")]
     pub instance: String,
     #[schema(value_type = Moment)]
     pub created_at: Shown<Moment>,
@@ -126,8 +133,12 @@ pub struct OutboxView {
     pub recipient_id: UserId,
     #[schema(value_type = Channel)]
     pub channel: Shown<Channel>,
+    #[schema(example = "New order")]
     pub title: String,
+    #[schema(example = "3 items")]
     pub body: String,
+    /// `***` without the scope `payload`.
+    #[schema(example = "anna@example.com")]
     pub recipient_address: String,
     #[schema(value_type = Priority)]
     pub priority: Shown<Priority>,
@@ -137,11 +148,14 @@ pub struct OutboxView {
     pub status: Shown<OutboxStatus>,
     #[schema(value_type = u32)]
     pub retry_count: Shown<u32>,
+    #[schema(example = "REFUSED: the broker refused the message")]
     pub last_error: Option<String>,
     #[schema(value_type = Moment)]
     pub created_at: Shown<Moment>,
     #[schema(value_type = NotificationId)]
     pub notification_id: Shown<NotificationId>,
+    /// The audience that the recipient belongs to.
+    #[schema(example = "staff")]
     pub audience: String,
     pub entity_type: Option<EntityType>,
     pub entity_id: Option<EntityId>,
@@ -159,8 +173,11 @@ pub struct NotificationRow {
     pub user: UserRef,
     pub entity_type: Option<EntityType>,
     pub entity_id: Option<EntityId>,
+    #[schema(example = "New order")]
     pub title: String,
+    #[schema(example = "3 items")]
     pub body: String,
+    /// The audience, the aggregate and the payload. Null without the scope `payload`.
     #[schema(value_type = Option<JsonObject>)]
     pub properties: Value,
     #[schema(value_type = Priority)]
@@ -184,8 +201,11 @@ pub struct CapturedRow {
     pub user: UserRef,
     #[schema(value_type = Channel)]
     pub channel: Shown<Channel>,
+    #[schema(example = "anna@example.com")]
     pub address: String,
+    #[schema(example = "New order")]
     pub title: String,
+    #[schema(example = "3 items")]
     pub body: String,
     /// The HTML of an e-mail, if it has any.
     pub html: Option<String>,

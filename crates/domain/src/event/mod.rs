@@ -14,7 +14,7 @@ use crate::priority::Priority;
 use crate::schema::{self, JsonObject, schema};
 use crate::time::{self, Moment, Timestamp};
 
-/// An event as a producer hands it in. Creating one checks everything that tables and stages rely on.
+/// An event as a producer hands it in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({

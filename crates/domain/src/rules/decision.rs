@@ -131,7 +131,7 @@ impl Decision {
     }
 }
 
-/// How often each verdict was given, per channel. Serialised as a map of maps that omits zeros.
+/// How often each verdict was given, by channel. Zeros are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, ToSchema)]
 #[schema(value_type = BTreeMap<Channel, BTreeMap<Verdict, u64>>)]
 #[serde(from = "BTreeMap<Channel, BTreeMap<Verdict, u64>>")]

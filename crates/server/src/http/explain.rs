@@ -32,16 +32,21 @@ const MAX_RECIPIENTS: usize = 1_000;
 #[expect(dead_code, reason = "describes a body whose fields stay text until they are parsed")]
 #[serde(deny_unknown_fields)]
 struct EventToExplain {
+    #[schema(nullable = false)]
     event_id: Option<EventId>,
     event_type: EventType,
     #[schema(value_type = AggregateName)]
     aggregate_type: String,
     #[schema(value_type = AggregateName)]
     aggregate_id: String,
+    #[schema(nullable = false)]
     payload: Option<JsonObject>,
+    #[schema(nullable = false)]
     priority: Option<Priority>,
+    #[schema(nullable = false)]
     occurred_at: Option<Moment>,
     /// The time to decide for; now by default.
+    #[schema(nullable = false)]
     at: Option<Moment>,
 }
 

@@ -61,14 +61,18 @@ struct Preview {
 #[expect(dead_code, reason = "describes an event whose missing fields are filled in")]
 #[serde(deny_unknown_fields)]
 struct EventToPreview {
+    #[schema(nullable = false)]
     event_id: Option<EventId>,
     event_type: EventType,
-    #[schema(value_type = Option<AggregateName>)]
+    #[schema(value_type = Option<AggregateName>, nullable = false)]
     aggregate_type: Option<String>,
-    #[schema(value_type = Option<AggregateName>)]
+    #[schema(value_type = Option<AggregateName>, nullable = false)]
     aggregate_id: Option<String>,
+    #[schema(nullable = false)]
     payload: Option<JsonObject>,
+    #[schema(nullable = false)]
     priority: Option<Priority>,
+    #[schema(nullable = false)]
     occurred_at: Option<Moment>,
 }
 

@@ -5,18 +5,19 @@ use std::time::Duration;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use campanile_domain::access::scope::Scope;
+use campanile_domain::schema;
 use campanile_store::StoreError;
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::log_limit::LogLimit;
 
 /// What went wrong, by RFC 9457.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Problem {
-    /// A stable name of the problem, for programs.
     #[serde(rename = "type")]
-    #[schema(example = "urn:campanile:invalid")]
+    #[schema(value_type = ProblemType)]
     kind: &'static str,
     #[schema(example = "The data is not valid")]
     title: &'static str,
@@ -29,6 +30,43 @@ pub struct Problem {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<FieldProblem>,
 }
+
+/// The schema of `type`.
+struct ProblemType;
+
+impl PartialSchema for ProblemType {
+    fn schema() -> RefOr<Schema> {
+        schema::word("A stable name of the problem, for programs. Later versions may add names.", &TYPES)
+    }
+}
+
+impl ToSchema for ProblemType {}
+
+const TYPES: [&str; 23] = [
+    "urn:campanile:configured-key",
+    "urn:campanile:conflict",
+    "urn:campanile:forbidden",
+    "urn:campanile:host",
+    "urn:campanile:idempotency-key",
+    "urn:campanile:in-flight",
+    "urn:campanile:internal",
+    "urn:campanile:invalid",
+    "urn:campanile:invalid-query",
+    "urn:campanile:key-reused",
+    "urn:campanile:malformed",
+    "urn:campanile:method",
+    "urn:campanile:missing-scope",
+    "urn:campanile:not-configured",
+    "urn:campanile:not-found",
+    "urn:campanile:not-in-doubt",
+    "urn:campanile:rate-limit",
+    "urn:campanile:read-only",
+    "urn:campanile:refused",
+    "urn:campanile:too-large",
+    "urn:campanile:too-slow",
+    "urn:campanile:unauthorized",
+    "urn:campanile:unavailable",
+];
 
 /// One problem in a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -302,6 +340,10 @@ mod tests {
         let documents: Vec<String> =
             problems.iter().map(|problem| serde_json::to_string_pretty(problem).unwrap()).collect();
         insta::assert_snapshot!("documents", documents.join("\n"));
+        assert!(
+            problems.iter().all(|problem| TYPES.contains(&problem.kind)),
+            "the document names every type"
+        );
         let source = include_str!("problem.rs");
         let kinds = source.split('"').filter(|text| text.starts_with("urn:campanile:"));
         for kind in kinds.filter(|kind| kind.len() > "urn:campanile:".len()) {
