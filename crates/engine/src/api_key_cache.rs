@@ -18,7 +18,14 @@ const RECORD_INTERVAL: Duration = Duration::from_mins(1);
 const MAX_KEYS: usize = 10_000;
 
 #[derive(Debug, Default)]
-pub struct ApiKeyCache(Mutex<HashMap<ApiKeyId, Entry>>);
+pub struct ApiKeyCache(Mutex<Keys>);
+
+#[derive(Debug, Default)]
+struct Keys {
+    by_id: HashMap<ApiKeyId, Entry>,
+    /// Rises when a key is forgotten. What was read before is not kept then.
+    generation: u64,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -31,35 +38,21 @@ struct Entry {
 }
 
 impl ApiKeyCache {
-    /// The key with this id. Only keys that exist are kept: whoever guesses ids fills no memory.
+    /// The key with this id. Only keys that exist are kept: invented ids fill no memory.
     pub async fn find(
         &self,
         store: &dyn Store,
         id: &ApiKeyId,
     ) -> Result<Option<Arc<StoredApiKey>>, StoreError> {
-        let read_at = Instant::now();
-        if let Some(key) = self.usable(id, read_at) {
-            return Ok(Some(key));
-        }
-        let found = store.find_api_key(id).await;
-        let mut keys = self.lock();
-        match found {
-            Ok(Some(key)) => {
-                let key = Arc::new(key);
-                if keys.len() >= MAX_KEYS && !keys.contains_key(id) {
-                    keys.clear();
-                }
-                let use_recorded_at = keys.get(id).and_then(|entry| entry.use_recorded_at);
-                let entry = Entry { key: Arc::clone(&key), read_at, refreshing: false, use_recorded_at };
-                keys.insert(id.clone(), entry);
-                Ok(Some(key))
-            }
-            Ok(None) => {
-                keys.remove(id);
-                Ok(None)
-            }
+        let now = Instant::now();
+        let generation = match self.usable(id, now) {
+            Ok(key) => return Ok(Some(key)),
+            Err(generation) => generation,
+        };
+        match store.find_api_key(id).await {
+            Ok(found) => Ok(self.keep(id, found, now, generation)),
             Err(error) => {
-                if let Some(entry) = keys.get_mut(id) {
+                if let Some(entry) = self.lock().by_id.get_mut(id) {
                     entry.refreshing = false;
                 }
                 Err(error)
@@ -67,27 +60,52 @@ impl ApiKeyCache {
         }
     }
 
-    /// The key as it was read before, unless this caller is to read it again.
-    fn usable(&self, id: &ApiKeyId, now: Instant) -> Option<Arc<StoredApiKey>> {
+    /// The key as it was read before, unless this caller is to read it again: then the generation.
+    fn usable(&self, id: &ApiKeyId, now: Instant) -> Result<Arc<StoredApiKey>, u64> {
         let mut keys = self.lock();
-        let entry = keys.get_mut(id)?;
+        let generation = keys.generation;
+        let entry = keys.by_id.get_mut(id).ok_or(generation)?;
         let age = now.duration_since(entry.read_at);
         if age < FRESH_FOR || (age < USABLE_FOR && entry.refreshing) {
-            return Some(Arc::clone(&entry.key));
+            return Ok(Arc::clone(&entry.key));
         }
         entry.refreshing = true;
-        None
+        Err(generation)
+    }
+
+    /// Keeps what was read, from `read_at` on.
+    fn keep(
+        &self,
+        id: &ApiKeyId,
+        found: Option<StoredApiKey>,
+        read_at: Instant,
+        generation: u64,
+    ) -> Option<Arc<StoredApiKey>> {
+        let mut keys = self.lock();
+        let Some(key) = found.map(Arc::new) else {
+            keys.by_id.remove(id);
+            return None;
+        };
+        if keys.generation == generation {
+            if keys.by_id.len() >= MAX_KEYS && !keys.by_id.contains_key(id) {
+                keys.by_id.clear();
+            }
+            let use_recorded_at = keys.by_id.get(id).and_then(|entry| entry.use_recorded_at);
+            let entry = Entry { key: Arc::clone(&key), read_at, refreshing: false, use_recorded_at };
+            keys.by_id.insert(id.clone(), entry);
+        }
+        Some(key)
     }
 
     /// The hash of a key that was read before, however long ago.
     pub fn known_hash(&self, id: &ApiKeyId) -> Option<ApiKeyHash> {
-        self.lock().get(id).map(|entry| entry.key.hash.clone())
+        self.lock().by_id.get(id).map(|entry| entry.key.hash.clone())
     }
 
     /// Whether the use of this key is to be recorded now. Asked again within a minute, it answers no.
     pub fn records_use(&self, id: &ApiKeyId, now: Instant) -> bool {
         let mut keys = self.lock();
-        let Some(entry) = keys.get_mut(id) else { return false };
+        let Some(entry) = keys.by_id.get_mut(id) else { return false };
         let is_due = entry.use_recorded_at.is_none_or(|at| now.duration_since(at) >= RECORD_INTERVAL);
         if is_due {
             entry.use_recorded_at = Some(now);
@@ -97,10 +115,12 @@ impl ApiKeyCache {
 
     /// Forgets a key that was changed.
     pub fn forget(&self, id: &ApiKeyId) {
-        self.lock().remove(id);
+        let mut keys = self.lock();
+        keys.by_id.remove(id);
+        keys.generation += 1;
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ApiKeyId, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Keys> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -109,4 +129,61 @@ impl ApiKeyCache {
 pub fn is_same(presented: &ApiKeyHash, stored: &ApiKeyHash) -> bool {
     use subtle::ConstantTimeEq;
     presented.as_str().as_bytes().ct_eq(stored.as_str().as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use campanile_domain::access::api_key::{ApiKey, ApiKeyToken};
+    use campanile_domain::time::{Moment, Timestamp};
+
+    use super::*;
+
+    fn stored() -> (ApiKeyId, StoredApiKey) {
+        let token = ApiKeyToken::new([1; 8], [2; 32]);
+        let key = ApiKey {
+            id: token.id.clone(),
+            name: "shop".to_owned(),
+            prefix: ApiKey::prefix_of(&token.id),
+            scopes: [].into_iter().collect(),
+            created_at: Moment(Timestamp::UNIX_EPOCH),
+            last_used_at: None,
+            expires_at: None,
+            revoked_at: None,
+        };
+        (token.id.clone(), StoredApiKey { key: Arc::new(key), hash: token.hash() })
+    }
+
+    #[test]
+    fn one_caller_reads_a_key_again_after_two_seconds_and_every_caller_after_four() {
+        let (cache, now, (id, key)) = (ApiKeyCache::default(), Instant::now(), stored());
+        let at = |milliseconds| now + Duration::from_millis(milliseconds);
+        assert!(cache.usable(&id, now).is_err());
+        cache.keep(&id, Some(key.clone()), now, 0);
+        assert!(cache.usable(&id, at(1_999)).is_ok());
+        assert!(cache.usable(&id, at(2_000)).is_err(), "the first caller reads it");
+        assert!(cache.usable(&id, at(2_000)).is_ok(), "others use the old one meanwhile");
+        assert!(cache.usable(&id, at(4_000)).is_err() && cache.usable(&id, at(4_000)).is_err());
+        cache.keep(&id, Some(key), at(4_000), 0);
+        assert!(cache.usable(&id, at(5_999)).is_ok());
+        cache.keep(&id, None, at(6_000), 0);
+        assert!(cache.usable(&id, at(6_000)).is_err());
+    }
+
+    #[test]
+    fn what_was_read_before_a_key_was_revoked_is_not_kept() {
+        let (cache, now, (id, key)) = (ApiKeyCache::default(), Instant::now(), stored());
+        let generation = cache.usable(&id, now).unwrap_err();
+        cache.forget(&id);
+        assert!(cache.keep(&id, Some(key), now, generation).is_some(), "this request goes on");
+        assert!(cache.usable(&id, now).is_err());
+    }
+
+    #[test]
+    fn a_use_is_recorded_once_a_minute() {
+        let (cache, now, (id, key)) = (ApiKeyCache::default(), Instant::now(), stored());
+        assert!(!cache.records_use(&id, now), "an unknown key");
+        cache.keep(&id, Some(key), now, 0);
+        assert!(cache.records_use(&id, now) && !cache.records_use(&id, now + Duration::from_secs(59)));
+        assert!(cache.records_use(&id, now + Duration::from_mins(1)));
+    }
 }

@@ -12,6 +12,7 @@ mod blocking;
 mod clock;
 pub mod config;
 mod idle_backoff;
+mod inbox;
 mod lease_deadline;
 mod operate;
 pub mod pipeline;

@@ -20,7 +20,9 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{BrokerChoice, Config, DatabaseChoice, LogFormat, MAX_UNDELIVERED};
 use crate::data_folder;
 use crate::escape::{Lines, log_fields};
-use crate::http::{self, AccessControl, AccessLimits, AdminKey, App, MAX_GUESSES, SigningKeys, TlsFiles};
+use crate::http::{
+    self, AccessControl, AccessLimits, AdminKey, App, MAX_UNKNOWN_KEY_LOOKUPS, SigningKeys, TlsFiles,
+};
 use crate::lease::Lease;
 use crate::open_files;
 
@@ -104,7 +106,7 @@ fn access_control(config: &Config, admin_key: &str) -> anyhow::Result<AccessCont
         signing_keys: SigningKeys::new(config.auth.signing_key()?),
         proxies: config.server.trusted_proxies()?,
         limits: AccessLimits::new(limits.per_key, limits.per_user, limits.per_address, limits.wrong_keys),
-        guesses: Semaphore::new(MAX_GUESSES),
+        unknown_key_lookups: Semaphore::new(MAX_UNKNOWN_KEY_LOOKUPS),
     })
 }
 

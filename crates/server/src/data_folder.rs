@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::Context;
+use campanile_domain::hex::hex;
 
 use crate::cli::output::say;
 use crate::config::{Config, DatabaseChoice};
@@ -87,7 +88,7 @@ fn keep(key: &str, folder: &Path, path: &Path) -> anyhow::Result<bool> {
 
 pub fn random<const BYTES: usize>() -> anyhow::Result<String> {
     let random: [u8; BYTES] = random_bytes()?;
-    Ok(random.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
+    Ok(hex(&random))
 }
 
 pub fn random_bytes<const BYTES: usize>() -> anyhow::Result<[u8; BYTES]> {

@@ -10,7 +10,7 @@ use campanile_domain::time::{Moment, Timestamp};
 use serde_json::json;
 
 use crate::StoreError;
-use crate::columns::{Columns, bad};
+use crate::columns::Columns;
 
 /// A key as it is stored, with the hash that a presented secret must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,8 @@ pub trait ApiKeyStore {
 pub(crate) fn api_key(row: &impl Columns) -> Result<ApiKey, StoreError> {
     let moment = |column| Ok::<_, StoreError>(row.maybe_time(column)?.map(Moment));
     let id = ApiKeyId::stored(row.str("id")?);
-    let scopes = serde_json::from_value(row.json("scopes")?).map_err(|error| bad("scopes", error))?;
+    // A damaged value permits nothing, and keeps the key in the list, where it can be revoked.
+    let scopes = serde_json::from_value(row.json("scopes")?).unwrap_or_default();
     Ok(ApiKey {
         id,
         name: row.text("name")?,

@@ -6,7 +6,6 @@ use std::time::Duration;
 use campanile_domain::id::UserRef;
 use campanile_domain::status::EventStatus;
 use campanile_domain::time::{self, Timestamp};
-use uuid::Uuid;
 
 use crate::StoreError;
 use crate::columns::Columns;
@@ -24,7 +23,7 @@ pub struct EventFilter {
     pub event_type: Option<String>,
     /// Type and id.
     pub aggregate: Option<(String, String)>,
-    /// Only events that this user was notified of.
+    /// Only events that this user was notified of. No index has them: the events of the other filters are read.
     pub user: Option<UserRef>,
     /// Only events that arrived from this time on.
     pub since: Option<Timestamp>,
@@ -32,32 +31,17 @@ pub struct EventFilter {
     pub until: Option<Timestamp>,
     /// Only failed events whose error has this code.
     pub error_code: Option<String>,
-    pub after: Option<EventCursor>,
+    /// The arrival number of the last event of the previous page.
+    pub after: Option<i64>,
     pub newest_first: bool,
     pub limit: usize,
-}
-
-/// Where a page ended: at an event, or at a notification of the user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventCursor {
-    Event(i64),
-    Notification(Uuid),
 }
 
 /// A page of events. Fewer than `limit` do not mean that it is the last page; only a missing `next` does.
 #[derive(Debug, Default, PartialEq)]
 pub struct EventPage {
     pub items: Vec<ListedEvent>,
-    pub next: Option<EventCursor>,
-}
-
-impl EventCursor {
-    pub fn to_text(self) -> String {
-        match self {
-            EventCursor::Event(seq) => seq.to_string(),
-            EventCursor::Notification(id) => id.to_string(),
-        }
-    }
+    pub next: Option<i64>,
 }
 
 /// The index that a search follows.
@@ -67,28 +51,13 @@ pub(crate) enum EventIndex {
     Arrival,
     Type,
     Aggregate,
-    /// The notifications of a user.
-    User,
     /// The events of a status that few events have.
     Status(EventStatus),
 }
 
 impl EventFilter {
-    /// Parses a cursor of this filter. `None` if the text is not one.
-    pub fn cursor(&self, text: &str) -> Option<EventCursor> {
-        match self.index() {
-            EventIndex::User => Uuid::try_parse(text).ok().map(EventCursor::Notification),
-            EventIndex::Arrival | EventIndex::Type | EventIndex::Aggregate | EventIndex::Status(_) => {
-                text.parse().ok().map(EventCursor::Event)
-            }
-        }
-    }
-
     /// The index with the fewest events to skip.
     pub(crate) fn index(&self) -> EventIndex {
-        if self.user.is_some() {
-            return EventIndex::User;
-        }
         if self.aggregate.is_some() {
             return EventIndex::Aggregate;
         }
@@ -113,7 +82,7 @@ impl EventFilter {
     pub(crate) fn scan_limit(&self) -> usize {
         let by_index = match self.index() {
             EventIndex::Arrival => 0,
-            EventIndex::Type | EventIndex::Aggregate | EventIndex::User | EventIndex::Status(_) => 1,
+            EventIndex::Type | EventIndex::Aggregate | EventIndex::Status(_) => 1,
         };
         let filters = [
             self.status.is_some() || self.error_code.is_some(),
@@ -130,20 +99,9 @@ impl EventFilter {
     /// The range of arrival numbers to read, both exclusive, without what the times rule out.
     pub(crate) fn range(&self) -> (i64, i64) {
         match self.after {
-            Some(EventCursor::Event(after)) if self.newest_first => (0, after),
-            Some(EventCursor::Event(after)) => (after, i64::MAX),
-            Some(EventCursor::Notification(_)) | None => (0, i64::MAX),
-        }
-    }
-
-    /// The range of notifications to read, both exclusive. A notification is made after its event arrived, and its id
-    /// begins with the time.
-    pub(crate) fn notification_range(&self) -> (Uuid, Uuid) {
-        let low = self.since.map_or(Uuid::nil(), |since| first_id(time::earlier(since, DISORDER)));
-        match self.after {
-            Some(EventCursor::Notification(after)) if self.newest_first => (low, after),
-            Some(EventCursor::Notification(after)) => (after.max(low), Uuid::max()),
-            Some(EventCursor::Event(_)) | None => (low, Uuid::max()),
+            Some(after) if self.newest_first => (0, after),
+            Some(after) => (after, i64::MAX),
+            None => (0, i64::MAX),
         }
     }
 
@@ -156,30 +114,27 @@ impl EventFilter {
     /// The page, of the events that were read.
     pub(crate) fn page(&self, scanned: Vec<ScannedEvent>) -> EventPage {
         let is_end = scanned.len() < self.scan_limit();
-        let last_scanned = scanned.last().map(|scanned| scanned.cursor);
-        let mut matching = scanned.into_iter().filter(|scanned| self.matches(&scanned.event));
-        let mut page = EventPage::default();
-        let mut last_shown = None;
-        for ScannedEvent { cursor, event } in matching.by_ref().take(self.limit) {
-            last_shown = Some(cursor);
-            page.items.push(event);
-        }
-        let is_full = page.items.len() == self.limit;
-        page.next = if is_full && (matching.next().is_some() || !is_end) {
-            last_shown
+        let last_scanned = scanned.last().map(|scanned| scanned.event.id.0);
+        let mut matching = scanned.into_iter().filter(|scanned| self.matches(scanned));
+        let items: Vec<ListedEvent> =
+            matching.by_ref().take(self.limit).map(|scanned| scanned.event).collect();
+        let is_full = items.len() == self.limit;
+        let next = if is_full && (matching.next().is_some() || !is_end) {
+            items.last().map(|event| event.id.0)
         } else if is_end {
             None
         } else {
             last_scanned
         };
-        page
+        EventPage { items, next }
     }
 
-    fn matches(&self, event: &ListedEvent) -> bool {
+    fn matches(&self, ScannedEvent { event, concerns_user }: &ScannedEvent) -> bool {
         let row = &event.row;
         let created_at = row.created_at.at();
         let code = row.last_error.as_deref().and_then(|error| error.split(':').next());
-        self.status().is_none_or(|status| row.status == status)
+        *concerns_user
+            && self.status().is_none_or(|status| row.status == status)
             && self.event_type.as_ref().is_none_or(|event_type| row.event_type.as_str() == event_type)
             && self.aggregate.as_ref().is_none_or(|(aggregate_type, aggregate_id)| {
                 row.aggregate_type == *aggregate_type && row.aggregate_id == *aggregate_id
@@ -190,28 +145,16 @@ impl EventFilter {
     }
 }
 
-/// The least id of a notification that was made at this time.
-fn first_id(at: Timestamp) -> Uuid {
-    let milliseconds = u128::try_from(at.as_millisecond()).unwrap_or_default();
-    Uuid::from_u128((milliseconds & 0xffff_ffff_ffff) << 80)
-}
-
 /// An event that was read.
 #[derive(Debug)]
 pub(crate) struct ScannedEvent {
-    cursor: EventCursor,
     event: ListedEvent,
+    /// Whether the user of the filter was notified of it. True without a user.
+    concerns_user: bool,
 }
 
-pub(crate) fn scanned_event(index: EventIndex, row: &impl Columns) -> Result<ScannedEvent, StoreError> {
-    let event = listed_event(row)?;
-    let cursor = match index {
-        EventIndex::User => EventCursor::Notification(row.uuid("notification_id")?),
-        EventIndex::Arrival | EventIndex::Type | EventIndex::Aggregate | EventIndex::Status(_) => {
-            EventCursor::Event(event.id.0)
-        }
-    };
-    Ok(ScannedEvent { cursor, event })
+pub(crate) fn scanned_event(row: &impl Columns) -> Result<ScannedEvent, StoreError> {
+    Ok(ScannedEvent { event: listed_event(row)?, concerns_user: row.flag("concerns_user")? })
 }
 
 /// Finds the first event that arrived from a time on, by halving: there is no index by time, and arrival numbers rise
@@ -295,9 +238,8 @@ mod tests {
             event_type: Some("T".to_owned()),
             ..EventFilter::default()
         };
-        assert_eq!(all.index(), EventIndex::User);
-        let filter = EventFilter { user: None, ..all };
-        assert_eq!(filter.index(), EventIndex::Aggregate);
+        assert_eq!(all.index(), EventIndex::Aggregate);
+        let filter = all;
         let filter = EventFilter { aggregate: None, ..filter };
         assert_eq!(filter.index(), EventIndex::Type);
         let pending = EventFilter { status: Some(EventStatus::Pending), ..filter.clone() };
@@ -305,13 +247,5 @@ mod tests {
         let code = EventFilter { status: None, error_code: Some("NO_AUDIENCE".to_owned()), ..filter.clone() };
         assert_eq!(code.index(), EventIndex::Status(EventStatus::Failed));
         assert_eq!(EventFilter { event_type: None, ..filter }.index(), EventIndex::Arrival);
-    }
-
-    #[test]
-    fn ids_begin_with_their_time() {
-        let id = Uuid::now_v7();
-        let now = Timestamp::now();
-        assert!(first_id(time::earlier(now, Duration::from_secs(5))) < id);
-        assert!(first_id(time::later(now, Duration::from_secs(5))) > id);
     }
 }

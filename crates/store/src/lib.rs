@@ -63,7 +63,7 @@ pub use dead_letter::{
 };
 pub use error::StoreError;
 pub use event::{Acceptance, EventStore};
-pub use event_search::{EventCursor, EventFilter, EventPage};
+pub use event_search::{EventFilter, EventPage};
 pub use examine::{Examined, Identity};
 pub use fan_out::{
     Chunk, ChunkRow, Claim, ClaimedEvent, FanOutClaim, FanOutCommit, FanOutStep, FanOutStore, NewChunk,

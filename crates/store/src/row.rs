@@ -338,8 +338,13 @@ pub struct RowPage {
 #[async_trait]
 pub trait RowStore {
     /// Replaces rows by key, all or none. All rows belong to this table. If several rows have the same key, the last
-    /// one counts. Each row that changed is recorded as a change by the actor.
-    async fn put_rows(&self, table: Table, rows: Vec<TableRow>, actor: &Actor) -> Result<u64, StoreError>;
+    /// one counts. Each row that changed is recorded as a change by the actor; without one, nothing is recorded.
+    async fn put_rows(
+        &self,
+        table: Table,
+        rows: Vec<TableRow>,
+        actor: Option<&Actor>,
+    ) -> Result<u64, StoreError>;
 
     /// Lists rows in the order of the key.
     async fn list_rows(&self, table: Table, filter: RowFilter) -> Result<RowPage, StoreError>;

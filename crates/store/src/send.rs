@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use campanile_domain::channel::Channel;
 use campanile_domain::event::Failure;
 use campanile_domain::fan_out::OutboxRow;
+use campanile_domain::hex::hex;
 use campanile_domain::id::{EventId, EventType, SendKey, UserRef};
 use campanile_domain::priority::Priority;
 use campanile_domain::send::{
@@ -231,11 +232,7 @@ pub(crate) fn address_outcome(done: &AddressResult) -> (&'static str, Option<&st
 
 /// The hash of an address. An address may be a secret, and its hash is enough to compare it.
 pub(crate) fn address_hash(address: &str) -> String {
-    Sha256::digest(address.as_bytes()).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        use std::fmt::Write;
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(&Sha256::digest(address.as_bytes()))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

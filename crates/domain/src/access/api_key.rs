@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use super::scope::{Scope, Scopes};
+use crate::hex::hex;
 use crate::id;
 use crate::time::{Moment, Timestamp};
 
@@ -115,10 +116,6 @@ impl fmt::Debug for ApiKeyHash {
 
 fn is_hex(text: &str, bytes: usize) -> bool {
     text.len() == 2 * bytes && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// A stored key, without its secret.

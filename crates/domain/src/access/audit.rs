@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::api_key::ApiKeyId;
 use crate::channel::{AddressSource, Channel};
+use crate::hex::hex;
 
 /// Who acts: a service, or an operator with the admin key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,11 +155,14 @@ impl AuditEntry {
 
 /// Shortens a long text, such as that of a template. A hash shows whether it changed.
 fn shorten(value: &mut Value) {
-    if let Value::String(text) = value
-        && text.len() > MAX_TEXT_BYTES
-    {
-        let begin: String = text.chars().take(SHOWN_CHARS).collect();
-        *text = format!("{begin}… ({} bytes, sha256 {})", text.len(), short_hash(text));
+    match value {
+        Value::String(text) if text.len() > MAX_TEXT_BYTES => {
+            let begin: String = text.chars().take(SHOWN_CHARS).collect();
+            *text = format!("{begin}… ({} bytes, sha256 {})", text.len(), short_hash(text));
+        }
+        Value::Array(values) => values.iter_mut().for_each(shorten),
+        Value::Object(fields) => fields.values_mut().for_each(shorten),
+        _ => {}
     }
 }
 
@@ -189,10 +193,7 @@ fn mask(value: &mut Value) {
 }
 
 fn short_hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes())
-        .iter()
-        .take(4)
-        .fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"))
+    hex(&Sha256::digest(text.as_bytes())[..4])
 }
 
 #[cfg(test)]

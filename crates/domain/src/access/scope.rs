@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Emits and cancels events.
+    /// Emits events.
     Emit,
     /// Reads traces, lists and explanations, without payloads, addresses and texts.
     Read,

@@ -5,7 +5,7 @@ pub mod decision;
 pub mod quiet_hours;
 pub mod row;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use minijinja::Environment;
 use serde::{Deserialize, Serialize};
@@ -87,6 +87,28 @@ impl Rules {
     /// The rows for the event type, else the rows for `*`.
     pub fn routes(&self, event_type: &EventType) -> Option<&Routes> {
         self.routing.get(event_type).or(self.default_routing.as_ref())
+    }
+
+    /// The event types that have an audience with users of this type, or no audience of their own, and `*` for all
+    /// others. Sorted.
+    pub fn event_types_for(&self, user_type: &UserTypeName) -> Vec<Selector<EventType>> {
+        let concerns = |event_type: &&EventType| {
+            self.audiences.get(*event_type).is_none_or(|all| all.iter().any(|row| includes(row, user_type)))
+        };
+        let named: BTreeSet<&EventType> =
+            self.audiences.keys().chain(self.routing.keys()).filter(concerns).collect();
+        let named = named.into_iter().cloned().map(Selector::Only);
+        [Selector::Any].into_iter().chain(named).collect()
+    }
+
+    /// The scope in which events of this type reach users of this type. If there are several, `TEAM` wins.
+    pub fn scope_for(&self, event_type: &Selector<EventType>, user_type: &UserTypeName) -> Scope {
+        let audiences = match event_type {
+            Selector::Any => None,
+            Selector::Only(event_type) => self.audiences.get(event_type),
+        };
+        let of_user = audiences.into_iter().flatten().filter(|row| includes(row, user_type));
+        of_user.map(|row| row.scope).min().unwrap_or_default()
     }
 
     /// The targets of an event, in the order in which they are walked. Targets with scope `TEAM` come first, so that
@@ -183,6 +205,11 @@ impl Rules {
         }
         Ok(targets)
     }
+}
+
+/// Whether an audience may have users of this type.
+fn includes(audience: &Audience, user_type: &UserTypeName) -> bool {
+    audience.recipient_type.as_str() == EVERYBODY || audience.recipient_type == *user_type
 }
 
 /// Problems of rows that could be parsed. A wrong audience stays in use and fails its events with the reason. Other

@@ -18,7 +18,7 @@ impl Engine {
         rows: Vec<TableRow>,
         actor: &Actor,
     ) -> Result<u64, StoreError> {
-        let written = self.store.put_rows(table, rows, actor).await?;
+        let written = self.store.put_rows(table, rows, Some(actor)).await?;
         self.rules.refresh(self.store.as_ref()).await?;
         Ok(written)
     }

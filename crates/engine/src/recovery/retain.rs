@@ -63,30 +63,15 @@ async fn run_once(engine: &Engine, uptime: &mut Uptime, stop: &CancellationToken
     {
         pause(stop).await;
     }
-    if let Some(age) = engine.config.retain.age {
-        rows += delete_events(engine, age, uptime, stop).await?;
+    let (age, audit_age) = (engine.config.retain.age, engine.config.retain.audit_age);
+    // Without an age of events, the horizon follows that of the record of changes.
+    let Some(of_horizon) = age.or(audit_age) else { return Ok(rows) };
+    let Some(horizon) = uptime.horizon(engine, of_horizon).await? else { return Ok(rows) };
+    if age.is_some() {
+        delete_events(engine, horizon, &mut rows, stop).await?;
     }
-    Ok(rows)
-}
-
-/// Deletes old events, and the record of old changes. Both follow the horizon.
-async fn delete_events(
-    engine: &Engine,
-    age: Duration,
-    uptime: &mut Uptime,
-    stop: &CancellationToken,
-) -> Result<u64, StoreError> {
-    let Some(before) = uptime.horizon(engine, age).await? else { return Ok(0) };
-    let (mut rows, mut after) = (0, EventSeq::default());
-    while !stop.is_cancelled() {
-        let retained = engine.store.retain(before, after, BATCH_ROWS).await?;
-        deleted(retained.rows, &mut rows);
-        let Some(next) = retained.next else { break };
-        after = next;
-        pause(stop).await;
-    }
-    if let Some(audit_age) = engine.config.retain.audit_age {
-        let before = time::earlier(time::later(before, age), audit_age);
+    if let Some(audit_age) = audit_age {
+        let before = time::earlier(time::later(horizon, of_horizon), audit_age);
         while !stop.is_cancelled()
             && deleted(engine.store.delete_old_audit(before, BATCH_ROWS).await?, &mut rows)
         {
@@ -94,6 +79,23 @@ async fn delete_events(
         }
     }
     Ok(rows)
+}
+
+async fn delete_events(
+    engine: &Engine,
+    before: Timestamp,
+    rows: &mut u64,
+    stop: &CancellationToken,
+) -> Result<(), StoreError> {
+    let mut after = EventSeq::default();
+    while !stop.is_cancelled() {
+        let retained = engine.store.retain(before, after, BATCH_ROWS).await?;
+        deleted(retained.rows, rows);
+        let Some(next) = retained.next else { break };
+        after = next;
+        pause(stop).await;
+    }
+    Ok(())
 }
 
 /// Counts deleted rows. Returns whether there may be more.

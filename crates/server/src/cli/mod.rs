@@ -226,17 +226,17 @@ async fn dispatch(cli: Cli) -> CommandResult {
     }
 }
 
-/// The certificates that the commands trust beside those of the system.
+/// The certificates that the commands trust beside those of the system. The configuration has the certificate of the
+/// server on this machine, which this user may not be allowed to read.
 fn trusted(ca_file: Option<&Path>, config: &Config) -> anyhow::Result<Vec<Certificate>> {
-    let own = config.server.tls()?.map(|tls| tls.cert.as_path());
-    let mut certificates = Vec::new();
-    for file in [ca_file, own].into_iter().flatten() {
-        let read = std::fs::read(file).map_err(anyhow::Error::from);
-        let parsed = read.and_then(|pem| Ok(Certificate::from_pem_bundle(&pem)?));
-        certificates
-            .extend(parsed.with_context(|| format!("cannot read certificates from {}", file.display()))?);
-    }
-    Ok(certificates)
+    let read = |file: &Path| {
+        let pem = std::fs::read(file).map_err(anyhow::Error::from);
+        let parsed = pem.and_then(|pem| Ok(Certificate::from_pem_bundle(&pem)?));
+        parsed.with_context(|| format!("cannot read certificates from {}", file.display()))
+    };
+    let own = config.server.tls()?.and_then(|tls| read(&tls.cert).ok()).unwrap_or_default();
+    let given = ca_file.map(read).transpose()?.unwrap_or_default();
+    Ok(own.into_iter().chain(given).collect())
 }
 
 impl Common {

@@ -37,21 +37,26 @@ pub struct Jwt {
     pub issuer: String,
 }
 
-/// The fewest bytes of a secret that signs tokens: as many as HS256 has.
+/// The fewest bytes of the admin key, and of a secret that signs tokens: as many as HS256 has.
 const MIN_SECRET_BYTES: usize = 32;
+const TOO_SHORT: &str = "must have at least 32 bytes; `openssl rand -hex 32` prints a good one";
 
 impl Auth {
+    /// Checks what needs no file.
     pub fn check(&self) -> anyhow::Result<()> {
-        if !self.admin_key.is_empty() {
-            check_admin_key("auth.admin_key", &self.admin_key)?;
-        }
+        self.jwt.check()
+    }
+
+    /// Also checks the files, which only a server needs to read.
+    pub fn check_files(&self) -> anyhow::Result<()> {
+        self.given_key()?;
         let (signing_key, secret) = (self.signing_key()?, self.jwt.secret()?);
         if signing_key.is_some() && signing_key == secret {
             bail!(
                 "auth.signing_key and auth.jwt.secret are the same; then tickets would be tokens: choose two"
             );
         }
-        self.jwt.check()
+        self.jwt.verifier().map(drop)
     }
 
     /// The configured key for tickets and other tokens. Without one, the database has it.
@@ -61,12 +66,18 @@ impl Auth {
 
     /// The configured key, or the one in the configured file.
     pub fn given_key(&self) -> anyhow::Result<Option<String>> {
-        if !self.admin_key.is_empty() {
-            return Ok(Some(self.admin_key.clone()));
+        let key = match given(&self.admin_key_file) {
+            _ if !self.admin_key.is_empty() => self.admin_key.clone(),
+            Some(file) => read_key(&file)
+                .with_context(|| format!("cannot read auth.admin_key_file {}", file.display()))?,
+            None => return Ok(None),
+        };
+        if key.len() < MIN_SECRET_BYTES {
+            bail!("auth.admin_key: {TOO_SHORT}");
         }
-        let Some(file) = given(&self.admin_key_file) else { return Ok(None) };
-        let key =
-            read_key(&file).with_context(|| format!("cannot read auth.admin_key_file {}", file.display()))?;
+        if ApiKeyToken::is_meant(&key) {
+            bail!("auth.admin_key: must not begin with cpk_, as API keys do");
+        }
         Ok(Some(key))
     }
 }
@@ -105,19 +116,6 @@ impl Jwt {
     }
 }
 
-/// An admin key that cannot be guessed, and cannot be taken for an API key.
-fn check_admin_key(name: &str, key: &str) -> anyhow::Result<()> {
-    if key.len() < MIN_SECRET_BYTES {
-        bail!(
-            "{name}: must have at least {MIN_SECRET_BYTES} bytes; `openssl rand -hex 32` prints a good one"
-        );
-    }
-    if ApiKeyToken::is_meant(key) {
-        bail!("{name}: must not begin with cpk_, as API keys do");
-    }
-    Ok(())
-}
-
 /// A secret, given directly or by a file, that is long enough.
 fn secret(key: &str, direct: &str, file: &Path) -> anyhow::Result<Option<String>> {
     let secret = match given(file) {
@@ -128,7 +126,7 @@ fn secret(key: &str, direct: &str, file: &Path) -> anyhow::Result<Option<String>
         None => return Ok(None),
     };
     if secret.len() < MIN_SECRET_BYTES {
-        bail!("{key}: must have at least {MIN_SECRET_BYTES} bytes; `openssl rand -hex 32` prints a good one");
+        bail!("{key}: {TOO_SHORT}");
     }
     Ok(Some(secret))
 }

@@ -78,8 +78,7 @@ impl Config {
             BrokerChoice::RabbitMq(rabbitmq) if config.engine.roles()?.use_broker() => rabbitmq.check()?,
             BrokerChoice::RabbitMq(_) | BrokerChoice::InProcess => {}
         }
-        config.auth.given_key()?;
-        config.auth.jwt.verifier()?;
+        config.auth.check_files()?;
         config.server.tls()?.map(|tls| TlsFiles::open(&tls.cert, &tls.key)).transpose()?;
         Ok(config)
     }

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use campanile_domain::access::api_key::{ApiKey, ApiKeyId, ApiKeyToken, NewApiKey};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::access::Operator;
 use super::body;
-use super::params::{Limit, Page, Params, number};
+use super::params::{Limit, Page, Params, PathId, number};
 use super::problem::FieldProblem;
 use super::{App, Problem};
 use crate::data_folder::random_bytes;
@@ -97,7 +97,7 @@ pub async fn list(
 pub async fn revoke(
     State(app): State<App>,
     Operator(actor): Operator,
-    Path(id): Path<String>,
+    PathId(id): PathId,
 ) -> Result<StatusCode, Problem> {
     let id: ApiKeyId = id.parse().map_err(|error| Problem::not_found(format!("{error}")))?;
     if !app.engine.revoke_api_key(&id, &actor).await? {

@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 
 use super::access::Caller;
 use super::params::{Limit, Page, Params, number};
-use super::sight::Sight;
+use super::redaction::Redaction;
 use super::{App, Problem};
 
 /// A message may have 256 KB of HTML. A page that exceeds this ends early.
@@ -54,9 +54,9 @@ pub async fn list(
         html_bytes += found.iter().map(|message| message.html.as_ref().map_or(0, String::len)).sum::<usize>();
         items.extend(found);
     }
-    let sight = Sight::of(&caller);
+    let redaction = Redaction::of(&caller);
     for message in &mut items {
-        sight.address(&message.channel, &mut message.address);
+        redaction.address(&message.channel, &mut message.address);
     }
     Ok(Json(Page { items, next: more.then(|| after.to_string()) }))
 }

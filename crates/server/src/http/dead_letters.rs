@@ -18,7 +18,7 @@ use super::access::{Caller, Operator};
 use super::body;
 use super::params::{Limit, Page, Params, flag, number};
 use super::problem::FieldProblem;
-use super::sight::Sight;
+use super::redaction::Redaction;
 use super::{App, Problem};
 
 const STAGES: [&str; 4] = ["fan_out", "publish", "receive", "send"];
@@ -93,7 +93,7 @@ pub async fn list(
     };
     let mut items = app.engine.list_dead_letters(filter).await?;
     for dead_letter in &mut items {
-        Sight::of(&caller).listed_dead_letter(dead_letter);
+        Redaction::of(&caller).listed_dead_letter(dead_letter);
     }
     Ok(Json(Page::full(items, limit, |dead_letter| dead_letter.row.id)))
 }
@@ -112,8 +112,8 @@ fn check(stage: Option<&str>, channel: Option<&str>) -> Result<(), (&'static str
 /// The dead letters to replay: those that match the filters, or all if that is requested.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = Replay, example = json!({"reason": "NO_RECIPIENTS"}))]
-pub struct Wanted {
+#[schema(example = json!({"reason": "NO_RECIPIENTS"}))]
+pub struct ReplayRequest {
     id: Option<i64>,
     event_id: Option<EventId>,
     stage: Option<String>,
@@ -131,7 +131,7 @@ pub struct Wanted {
     limit: Option<usize>,
 }
 
-impl Wanted {
+impl ReplayRequest {
     fn check(&self) -> Result<(), FieldProblem> {
         let wrong =
             |name: &str, detail: String| FieldProblem { index: 0, pointer: format!("/{name}"), detail };
@@ -174,7 +174,7 @@ impl Wanted {
 
     /// Without the limit, which is one of the whole replay.
     fn filter(self) -> DeadLetterFilter {
-        let Wanted { id, event_id, stage, channel, provider, reason, error, cursor, .. } = self;
+        let ReplayRequest { id, event_id, stage, channel, provider, reason, error, cursor, .. } = self;
         let event_id = event_id.map(|id| id.to_string());
         DeadLetterFilter {
             id,
@@ -213,7 +213,7 @@ pub struct SkippedDeadLetter {
 /// Moves failed events, rows and sends back to the stage where they failed. Nobody who was told is told again.
 #[utoipa::path(
     post, path = "/v1/dead-letters/replay", tag = "dead letters", operation_id = "replay_dead_letters",
-    request_body = Wanted,
+    request_body = ReplayRequest,
     responses((status = 200, description = "They are processed again.", body = ReplayResult)),
 )]
 pub async fn replay(
@@ -225,7 +225,7 @@ pub async fn replay(
 ) -> Result<Json<ReplayResult>, Problem> {
     let received = body::read(&headers, body).await?;
     let wanted = received.one("the body must be an object with filters, or {\"all\": true}")?;
-    let Some(wanted) = body::typed(&[wanted], Wanted::check)?.pop() else {
+    let Some(wanted) = body::typed(&[wanted], ReplayRequest::check)?.pop() else {
         return Err(Problem::malformed("the body is empty"));
     };
     if wanted.error.is_some() && !caller.sees_payloads() {

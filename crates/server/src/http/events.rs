@@ -1,38 +1,27 @@
-//! `/v1/events`: accepts and searches events, and returns the trace of one.
-
-use std::collections::HashMap;
+//! `/v1/events`: accepts and searches events. The trace of one has a file of its own.
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use campanile_domain::event::NewEvent;
 use campanile_domain::id::{EventId, UserId, UserRef, UserTypeName};
-use campanile_domain::rules::decision::Decision;
 use campanile_domain::status::EventStatus;
 use campanile_domain::time::Moment;
 use campanile_engine::pipeline::accept::{self, AcceptError};
-use campanile_store::{
-    DeadLetterRow, EventCursor, EventFilter, EventPage, ListedEvent, NotificationRow, OutboxView,
-    ProcessedRow, RecipientName, Shown, Trace, TraceFilter, TracedEvent, TracedSend,
-};
+use campanile_store::{EventFilter, EventPage, ListedEvent};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
 use super::access::Caller;
 use super::body::{self, Received, Sent};
-use super::params::{Limit, Page, Params, parsed};
+use super::params::{Limit, Page, Params, number, parsed};
 use super::problem::FieldProblem;
-use super::send_rows::{self, ShownSend};
-use super::sight::Sight;
+use super::redaction::Redaction;
 use super::{App, Problem};
 
 const MAX_EVENTS: usize = 1_000;
-/// Users of one page of a trace. With five channels this is at most 1,000 rows.
-const TRACE_USERS: usize = 200;
 
 /// One event, or an array of at most 1,000, which are accepted together.
 #[derive(Debug, ToSchema)]
@@ -135,7 +124,7 @@ pub struct EventParams {
     aggregate_type: Option<String>,
     #[param(example = "1001")]
     aggregate_id: Option<String>,
-    /// Only events that this user was notified of; together with `user_id`.
+    /// Only events that this user was notified of; together with `user_id`. Narrow it by another filter.
     #[param(value_type = Option<UserTypeName>)]
     user_type: Option<UserTypeName>,
     #[param(value_type = Option<UserId>)]
@@ -153,7 +142,9 @@ pub struct EventParams {
     #[param(inline)]
     order: Order,
     /// `next` of the previous page. It belongs to these filters and this order.
-    cursor: Option<String>,
+    #[serde(default, deserialize_with = "number")]
+    #[param(value_type = Option<String>)]
+    cursor: Option<i64>,
     #[serde(default)]
     #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     limit: Limit,
@@ -169,7 +160,7 @@ impl EventParams {
         if self.error_code.is_some() && self.status.is_some_and(|status| status != EventStatus::Failed) {
             return Err(Problem::bad_query("error_code: only FAILED events have one; leave out `status`"));
         }
-        let filter = EventFilter {
+        Ok(EventFilter {
             status: self.status,
             event_type: self.event_type,
             aggregate,
@@ -177,13 +168,10 @@ impl EventParams {
             since: self.since.map(|Moment(at)| at),
             until: self.until.map(|Moment(at)| at),
             error_code: self.error_code,
-            after: None,
+            after: self.cursor,
             newest_first: self.order == Order::Newest,
             limit: self.limit.0,
-        };
-        let after =
-            self.cursor.map(|cursor| filter.cursor(&cursor).ok_or_else(foreign_cursor)).transpose()?;
-        Ok(EventFilter { after, ..filter })
+        })
     }
 }
 
@@ -221,202 +209,15 @@ pub async fn list(
 ) -> Result<Json<Page<ListedEvent>>, Problem> {
     let EventPage { mut items, next } = app.engine.search_events(given.filter()?).await?;
     for event in &mut items {
-        Sight::of(&caller).listed_event(event);
+        Redaction::of(&caller).listed_event(event);
     }
-    Ok(Json(Page { items, next: next.map(EventCursor::to_text) }))
+    Ok(Json(Page { items, next: next.map(|next| next.to_string()) }))
 }
 
-/// Which part of a trace to show.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub struct TraceParams {
-    /// Only this user; together with `user_id`.
-    #[param(value_type = Option<UserTypeName>)]
-    user_type: Option<UserTypeName>,
-    #[param(value_type = Option<UserId>)]
-    user_id: Option<UserId>,
-    cursor: Option<String>,
-}
-
-/// What happened to an event: who was to be told, what was decided and why, and each send with its attempts.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct TraceBody {
-    event: TracedEvent,
-    /// The result of the decision; null until the event is decided.
-    processed: Option<ProcessedRow>,
-    decisions: Vec<NamedDecision>,
-    outbox: Vec<OutboxView>,
-    notifications: Vec<NotificationRow>,
-    sends: Vec<ShownSend<TracedSend>>,
-    dead_letters: Vec<DeadLetterRow>,
-    /// The cursor of the next page of users. Null at the end.
-    next: Option<String>,
-}
-
-/// The decision about a user, with the name and role of now.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct NamedDecision {
-    #[serde(flatten)]
-    #[schema(value_type = Decision)]
-    decision: Shown<Decision>,
-    name: Option<String>,
-    role: Option<String>,
-}
-
-/// Read the trace of an event
-///
-/// Arrays have the rows of at most 200 users. Without the scope `payload`, payloads, addresses and texts are hidden.
-#[utoipa::path(
-    get, path = "/v1/events/{id}", tag = "events", operation_id = "read_trace",
-    params(("id" = String, Path, description = "The event's id.", example = "order-1001"), TraceParams),
-    responses(
-        (status = 200, description = "The trace.", body = TraceBody),
-        (status = 404, description = "There is no such event.", body = Problem,
-         content_type = "application/problem+json"),
-    ),
-)]
-pub async fn trace(
-    State(app): State<App>,
-    caller: Caller,
-    id: Result<Path<String>, PathRejection>,
-    Params(given): Params<TraceParams>,
-) -> Result<Json<TraceBody>, Problem> {
-    let Path(id) = id.map_err(|_| Problem::not_found("the event id is not valid UTF-8"))?;
-    let user = user(given.user_type, given.user_id)?;
-    let after = given.cursor.map(|cursor| parse_cursor(&cursor)).transpose()?;
-    let no_such =
-        || Problem::not_found(format!("event `{}` not found", id.chars().take(200).collect::<String>()));
-    // Producers with SQL may have written an id that HTTP refuses; it can still be looked up.
-    if id.contains('\0') {
-        return Err(no_such());
-    }
-    let event_id = EventId::stored(id.clone());
-    let filter = TraceFilter { user: user.clone(), after, limit: TRACE_USERS };
-    let trace = app.engine.trace(&event_id, filter).await?.ok_or_else(no_such)?;
-    let recorded = trace.decisions.is_some() || trace.processed.is_none();
-    // Of a large audience it is decided again. An unreadable event was not decided.
-    let decided_again = match (&user, &trace.event.event) {
-        (Some(user), Some(event)) if !recorded => app.engine.explain_user(event, user).await?,
-        _ => None,
-    };
-    Ok(Json(body_of(&app, Sight::of(&caller), trace, user.as_ref(), decided_again)))
-}
-
-fn body_of(
-    app: &App,
-    sight: Sight,
-    trace: Trace,
-    user: Option<&UserRef>,
-    decided_again: Option<Decision>,
-) -> TraceBody {
-    let Trace {
-        mut event,
-        processed,
-        decisions,
-        recipients,
-        mut outbox,
-        mut notifications,
-        mut sends,
-        mut dead_letters,
-        next,
-    } = trace;
-    let mut decisions = named(decisions.unwrap_or_default(), user, &recipients);
-    decisions.extend(decided_again.map(NamedDecision::of));
-    sight.event(&mut event);
-    for decision in &mut decisions {
-        decision.hide(sight);
-    }
-    for row in &mut outbox {
-        sight.outbox_row(row);
-    }
-    for row in &mut notifications {
-        sight.notification(row);
-    }
-    for send in &mut sends {
-        sight.traced_send(send);
-    }
-    for row in &mut dead_letters {
-        sight.dead_letter(row);
-    }
-    TraceBody {
-        event,
-        processed,
-        decisions,
-        outbox,
-        notifications,
-        sends: send_rows::shown(app.engine.providers(), sends, |send| &send.row),
-        dead_letters,
-        next: next.map(|user| format!("{} {}", user.user_type, user.user_id)),
-    }
-}
-
-impl NamedDecision {
-    pub fn of(decision: Decision) -> Self {
-        let (name, role) = (decision.name.clone(), decision.role.clone());
-        NamedDecision { decision: Shown::Typed(decision), name, role }
-    }
-
-    pub fn hide(&mut self, sight: Sight) {
-        match &mut self.decision {
-            Shown::Typed(decision) => {
-                decision.details.values_mut().for_each(|details| sight.details(details));
-            }
-            Shown::Raw(stored) => sight.details(stored),
-        }
-    }
-}
-
-/// Decisions about everybody, or about one user, with the names and roles of now.
-fn named(
-    decisions: Vec<Shown<Decision>>,
-    of_user: Option<&UserRef>,
-    people: &[RecipientName],
-) -> Vec<NamedDecision> {
-    let by_user: HashMap<&UserRef, &RecipientName> =
-        people.iter().map(|person| (&person.user, person)).collect();
-    let shown = |decision: Shown<Decision>| {
-        let user = decided_user(&decision);
-        if of_user.is_some() && of_user != user.as_ref() {
-            return None;
-        }
-        // Only an object can be shown beside other fields.
-        let decision = match decision {
-            Shown::Raw(stored) if !stored.is_object() => Shown::Raw(json!({ "unreadable": stored })),
-            decision => decision,
-        };
-        let person = user.and_then(|user| by_user.get(&user).copied());
-        let (name, role) =
-            person.map(|person| (person.name.clone(), person.role.clone())).unwrap_or_default();
-        Some(NamedDecision { decision, name, role })
-    };
-    decisions.into_iter().filter_map(shown).collect()
-}
-
-fn decided_user(decision: &Shown<Decision>) -> Option<UserRef> {
-    match decision {
-        Shown::Typed(Decision { user_type, user_id, .. }) => {
-            Some(UserRef { user_type: user_type.clone(), user_id: user_id.clone() })
-        }
-        Shown::Raw(stored) => UserRef::deserialize(stored).ok(),
-    }
-}
-
-fn user(user_type: Option<UserTypeName>, user_id: Option<UserId>) -> Result<Option<UserRef>, Problem> {
+pub fn user(user_type: Option<UserTypeName>, user_id: Option<UserId>) -> Result<Option<UserRef>, Problem> {
     match (user_type, user_id) {
         (None, None) => Ok(None),
         (Some(user_type), Some(user_id)) => Ok(Some(UserRef { user_type, user_id })),
         _ => Err(Problem::bad_query("user_type and user_id must be given together")),
     }
-}
-
-fn parse_cursor(cursor: &str) -> Result<UserRef, Problem> {
-    let user = cursor.split_once(' ').and_then(|(user_type, user_id)| {
-        let (user_type, user_id) = (UserTypeName::new(user_type).ok()?, UserId::new(user_id).ok()?);
-        Some(UserRef { user_type, user_id })
-    });
-    user.ok_or_else(foreign_cursor)
-}
-
-fn foreign_cursor() -> Problem {
-    Problem::bad_query("cursor: not a cursor of this list; use `next` of its previous page")
 }

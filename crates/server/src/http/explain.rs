@@ -16,9 +16,9 @@ use utoipa::ToSchema;
 
 use super::access::Caller;
 use super::body::{self, Received};
-use super::events::NamedDecision;
 use super::problem::FieldProblem;
-use super::sight::Sight;
+use super::redaction::Redaction;
+use super::trace::NamedDecision;
 use super::{App, Problem};
 
 const MAX_RECIPIENTS: usize = 1_000;
@@ -41,9 +41,7 @@ struct EventToExplain {
     aggregate_id: String,
     #[schema(nullable = false)]
     payload: Option<JsonObject>,
-    #[schema(nullable = false)]
     priority: Option<Priority>,
-    #[schema(nullable = false)]
     occurred_at: Option<Moment>,
     /// The time to decide for; now by default.
     #[schema(nullable = false)]
@@ -93,7 +91,7 @@ pub async fn explain(
     let mut decisions: Vec<NamedDecision> =
         explanation.decisions.into_iter().map(NamedDecision::of).collect();
     for decision in &mut decisions {
-        decision.hide(Sight::of(&caller));
+        decision.hide(Redaction::of(&caller));
     }
     let (counts, empty_audiences) =
         explanation.summary.map(|summary| (summary.counts, summary.empty_audiences)).unzip();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -58,6 +58,19 @@ fn parse<T: DeserializeOwned + IntoParams>(query: &str) -> Result<T, Problem> {
             None => Problem::bad_query(format!("{}: {detail}", error.path())),
         }
     })
+}
+
+/// The id in a path.
+#[derive(Debug)]
+pub struct PathId(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for PathId {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let id = Path::<String>::from_request_parts(parts, state).await;
+        id.map(|Path(id)| PathId(id)).map_err(|_| Problem::not_found("the id in the path is not valid UTF-8"))
+    }
 }
 
 /// The most items of a page: 1 to 1,000.

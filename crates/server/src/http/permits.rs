@@ -72,7 +72,7 @@ pub async fn receive_small_body(State(max_bytes): State<usize>, request: Request
 }
 
 /// Why a body was not received.
-pub fn unreceived(error: &axum::Error, max_bytes: usize) -> Problem {
+fn unreceived(error: &axum::Error, max_bytes: usize) -> Problem {
     let is_too_large = error.source().is_some_and(<dyn Error>::is::<LengthLimitError>);
     if is_too_large {
         return Problem::too_large(max_bytes);

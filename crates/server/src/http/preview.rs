@@ -70,9 +70,7 @@ struct EventToPreview {
     aggregate_id: Option<String>,
     #[schema(nullable = false)]
     payload: Option<JsonObject>,
-    #[schema(nullable = false)]
     priority: Option<Priority>,
-    #[schema(nullable = false)]
     occurred_at: Option<Moment>,
 }
 

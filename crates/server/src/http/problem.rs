@@ -148,6 +148,11 @@ impl Problem {
     }
 
     /// Stored data is unreadable; the request was correct.
+    /// A failure of the server itself, which was logged.
+    pub fn internal(detail: &str) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "urn:campanile:internal", "The server failed", detail)
+    }
+
     pub fn unusable_data(detail: &str) -> Self {
         static LIMIT: LogLimit = LogLimit::new();
         if let Some(requests) = LIMIT.count() {
@@ -205,6 +210,10 @@ impl Problem {
         Self::forbidden("this call is for services: it needs an API key, not the token of a user")
     }
 
+    pub fn users_only() -> Self {
+        Self::forbidden("this call is for end users: it needs the token of a user, not an API key")
+    }
+
     pub fn no_end_users() -> Self {
         let detail = "end users have no access: configure auth.jwt.secret or auth.jwt.jwks_file";
         Self::new(StatusCode::NOT_IMPLEMENTED, "urn:campanile:not-configured", "Not configured", detail)
@@ -227,7 +236,7 @@ impl Problem {
     pub fn bad_idempotency_key(detail: &str) -> Self {
         let detail = format!("Idempotency-Key: {detail}");
         let title = "The Idempotency-Key is not valid";
-        Self::new(StatusCode::BAD_REQUEST, "urn:campanile:idempotency-key", title, detail)
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "urn:campanile:idempotency-key", title, detail)
     }
 
     pub fn key_reused() -> Self {
@@ -320,6 +329,7 @@ mod tests {
             Problem::too_slow(Duration::from_secs(30)),
             Problem::unavailable(detail),
             Problem::unusable_data(detail),
+            Problem::internal(detail),
             Problem::of_write(StoreError::Refused(detail.into())),
             Problem::of_write(StoreError::Unavailable(detail.into())),
             Problem::from(StoreError::ReadOnly(detail.into())),
@@ -328,6 +338,7 @@ mod tests {
             Problem::bad_key(detail),
             Problem::missing_scope(Scope::Emit),
             Problem::users_may_not(),
+            Problem::users_only(),
             Problem::no_end_users(),
             Problem::configured_key(detail),
             Problem::too_many_requests(detail, 7),

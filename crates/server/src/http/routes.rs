@@ -9,12 +9,12 @@ use utoipa_axum::routes;
 
 use super::access::{Access, authorize, idempotency};
 use super::{
-    App, api_keys, audit, callbacks, captured, dead_letters, docs, events, explain, health, permits, preview,
-    rows, sends, tickets,
+    App, api_keys, audit, callbacks, captured, dead_letters, docs, events, explain, health, inbox, permits,
+    preview, rows, sends, tickets, trace,
 };
 
-/// The largest body of a call that end users may make.
-const MAX_USER_BODY_BYTES: usize = 16 * 1024;
+/// The largest body of an action, and of a call that end users may make.
+const MAX_SMALL_BODY_BYTES: usize = 16 * 1024;
 
 /// One call.
 pub struct Call {
@@ -39,7 +39,7 @@ pub fn calls() -> Vec<Call> {
     let mut calls = vec![
         call(scope(Scope::Emit), routes!(events::accept)),
         call(scope(Scope::Read), routes!(events::list)),
-        call(scope(Scope::Read), routes!(events::trace)),
+        call(scope(Scope::Read), routes!(trace::trace)),
         call(scope(Scope::Read), routes!(explain::explain)),
         call(scope(Scope::Rules), routes!(preview::preview)),
         call(scope(Scope::Payload), routes!(captured::list)),
@@ -49,10 +49,12 @@ pub fn calls() -> Vec<Call> {
         action(scope(Scope::Operate), routes!(sends::resend)),
         action(scope(Scope::Operate), routes!(sends::settle)),
         call(Access::ScopeOrUser(Scope::Tickets), routes!(tickets::issue)),
+        call(Access::User, routes!(inbox::preferences)),
+        call(Access::User, routes!(inbox::choose)),
         call(scope(Scope::Admin), routes!(api_keys::create)),
         call(scope(Scope::Admin), routes!(api_keys::list)),
         call(scope(Scope::Admin), routes!(api_keys::revoke)),
-        call(scope(Scope::Admin), routes!(api_keys::rotate)),
+        action(scope(Scope::Admin), routes!(api_keys::rotate)),
         call(scope(Scope::Admin), routes!(audit::list)),
         call(Access::Signature, routes!(callbacks::twilio)),
         call(Access::Public, routes!(docs::document)),
@@ -83,17 +85,19 @@ pub fn health_calls() -> Vec<Call> {
 pub fn router(calls: Vec<Call>, app: &App) -> Router<App> {
     calls.into_iter().fold(Router::new(), |router, call| {
         let Call { access, repeatable, described: (_, paths, mut methods) } = call;
-        if repeatable {
-            methods = methods.route_layer(from_fn_with_state(app.clone(), idempotency::once));
-        }
         methods = match access {
+            // An action goes on in a task of its own, which takes the permit.
+            _ if repeatable => methods
+                .route_layer(from_fn_with_state(app.clone(), permits::take_permit))
+                .route_layer(from_fn_with_state(app.clone(), idempotency::once))
+                .route_layer(from_fn_with_state(MAX_SMALL_BODY_BYTES, permits::receive_small_body)),
             Access::Health => methods,
             Access::Signature => methods
                 .route_layer(from_fn_with_state(permits::callback_permits(), permits::take_callback_permit))
                 .route_layer(from_fn_with_state(callbacks::MAX_BYTES, permits::receive_small_body)),
-            Access::ScopeOrUser(_) => methods
+            Access::ScopeOrUser(_) | Access::User => methods
                 .route_layer(from_fn_with_state(app.clone(), permits::take_permit))
-                .route_layer(from_fn_with_state(MAX_USER_BODY_BYTES, permits::receive_small_body)),
+                .route_layer(from_fn_with_state(MAX_SMALL_BODY_BYTES, permits::receive_small_body)),
             Access::Public | Access::Scope(_) => {
                 methods.route_layer(from_fn_with_state(app.clone(), permits::take_permit))
             }
@@ -102,4 +106,29 @@ pub fn router(calls: Vec<Call>, app: &App) -> Router<App> {
         let methods = methods.route_layer(from_fn_with_state((app.clone(), access), authorize));
         paths.paths.keys().fold(router, |router, path| router.route(path, methods.clone()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    /// The document and the permission matrix know only what is in the table above.
+    #[test]
+    fn no_other_file_adds_a_route() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+        let mut folders = vec![std::path::PathBuf::from(folder)];
+        let mut adding = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if ["\u{2e}route(", "\u{2e}nest(", "\u{2e}route_service("]
+                    .iter()
+                    .any(|call| std::fs::read_to_string(&path).unwrap_or_default().contains(call))
+                {
+                    adding.push(path.file_name().unwrap().to_owned());
+                }
+            }
+        }
+        assert_eq!(adding, ["routes.rs"]);
+    }
 }

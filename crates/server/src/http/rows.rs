@@ -25,7 +25,7 @@ use super::access::Operator;
 use super::body::{self, Received, Sent};
 use super::params::{Limit, Page, Params};
 use super::problem::FieldProblem;
-use super::sight::Sight;
+use super::redaction::Redaction;
 use super::{App, Problem};
 
 const MAX_ROWS: usize = 10_000;
@@ -39,7 +39,7 @@ const ANY: &str = "*";
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Written {
     #[schema(example = 1)]
-    written: u64,
+    pub written: u64,
 }
 
 /// The three calls of a table. A key has columns that must be given, and selectors that are `*` otherwise.
@@ -76,9 +76,13 @@ macro_rules! row_calls {
 
             #[utoipa::path(
                 put, path = $path, tag = $tag, operation_id = concat!("put_", stringify!($module)), summary = $put,
-                description = "Replaces rows by key, all or none. A column that is missing has its default.",
+                description = "Replaces at most 10,000 rows by key, all or none. A column that is missing has its default.",
                 request_body = Vec<$row>,
-                responses((status = 200, description = "The rows are written.", body = Written)),
+                responses(
+                    (status = 200, description = "The rows are written.", body = Written),
+                    (status = 409, description = "The rows are a view, and are written elsewhere.", body = Problem,
+                     content_type = "application/problem+json"),
+                ),
             )]
             pub async fn put(
                 State(app): State<App>,
@@ -107,10 +111,13 @@ macro_rules! row_calls {
 
             #[utoipa::path(
                 delete, path = $path, tag = $tag, operation_id = concat!("delete_", stringify!($module)),
-                summary = $delete, params(Key),
+                summary = $delete,
+                description = "A part of the key that may be `*` is `*` if it is missing.", params(Key),
                 responses(
                     (status = 204, description = "The row is deleted."),
                     (status = 404, description = "No row has this key.", body = Problem,
+                     content_type = "application/problem+json"),
+                    (status = 409, description = "The rows are a view, and are written elsewhere.", body = Problem,
                      content_type = "application/problem+json"),
                 ),
             )]
@@ -242,7 +249,7 @@ async fn list(
     }
     let RowPage { mut items, next } =
         app.engine.list_rows(table, RowFilter { columns, after, limit }).await?;
-    items.iter_mut().for_each(Sight::table_row);
+    items.iter_mut().for_each(Redaction::table_row);
     Ok(Json(Page { items, next: next.map(|key| json!(key).to_string()) }))
 }
 

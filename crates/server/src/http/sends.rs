@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use campanile_domain::access::audit::Actor;
 use campanile_domain::channel::Channel;
@@ -15,10 +15,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::access::{Caller, Operator};
 use super::body;
-use super::params::{Limit, Page, Params, parsed};
+use super::params::{Limit, Page, Params, PathId, parsed};
 use super::problem::FieldProblem;
+use super::redaction::Redaction;
 use super::send_rows::{self, ShownSend};
-use super::sight::Sight;
 use super::{App, Problem};
 
 const MAX_NOTE_CHARS: usize = 2_000;
@@ -88,7 +88,7 @@ pub async fn list(
     }
     let SendPage { mut items, next } = app.engine.list_sends(filter).await?;
     for send in &mut items {
-        Sight::of(&caller).send(&mut send.row);
+        Redaction::of(&caller).send(&mut send.row);
     }
     let items = send_rows::shown(app.engine.providers(), items, |send| &send.row);
     Ok(Json(Page { items, next: next.as_ref().map(SendCursor::to_text) }))
@@ -126,7 +126,7 @@ pub struct ResolvedSend {
 pub async fn resend(
     State(app): State<App>,
     Operator(actor): Operator,
-    Path(id): Path<String>,
+    PathId(id): PathId,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<ResolvedSend>, Problem> {
@@ -141,7 +141,7 @@ pub async fn resend(
 #[schema(example = json!({"as": "SENT", "note": "the customer confirmed it"}))]
 pub struct Settle {
     #[serde(rename = "as")]
-    end: End,
+    end: SettledStatus,
     #[schema(max_length = 2000)]
     note: Option<String>,
 }
@@ -149,7 +149,7 @@ pub struct Settle {
 /// Whether the message arrived.
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
-enum End {
+enum SettledStatus {
     Sent,
     Failed,
 }
@@ -170,15 +170,15 @@ enum End {
 pub async fn settle(
     State(app): State<App>,
     Operator(actor): Operator,
-    Path(id): Path<String>,
+    PathId(id): PathId,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<ResolvedSend>, Problem> {
     let Settle { end, note } =
         body::one(&headers, body, |settle: &Settle| check_note(settle.note.as_deref())).await?;
     let resolution = match end {
-        End::Sent => Resolution::Sent,
-        End::Failed => Resolution::Failed,
+        SettledStatus::Sent => Resolution::Sent,
+        SettledStatus::Failed => Resolution::Failed,
     };
     resolve(&app, &actor, &id, resolution, note).await
 }

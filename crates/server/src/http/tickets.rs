@@ -84,7 +84,7 @@ pub async fn issue(
     };
     let key = app.access.signing_keys.current(&app.engine).await?;
     let ticket = ticket::sign(&user, &key, now)
-        .map_err(|error| Problem::unusable_data(&format!("the signing key cannot sign: {error}")))?;
+        .map_err(|error| Problem::internal(&format!("the signing key cannot sign: {error}")))?;
     Ok((StatusCode::CREATED, Json(Ticket { ticket, expires_at: Moment(user.expires_at) })))
 }
 

@@ -19,7 +19,7 @@ fn shop() -> Actor {
 
 async fn put(fixture: &Fixture, table: Table, rows: &[Value], actor: &Actor) -> Result<u64, StoreError> {
     let rows = rows.iter().map(|row| table_row(table, row)).collect();
-    fixture.store.put_rows(table, rows, actor).await
+    fixture.store.put_rows(table, rows, Some(actor)).await
 }
 
 fn person(name: &str) -> Value {

@@ -22,7 +22,7 @@ async fn found_by(fixture: &Fixture, filter: EventFilter) -> Vec<String> {
         assert!(items.len() <= 2, "{items:?}");
         found.extend(column(&items, |event| event.row.event_id.to_string()));
         let Some(next) = next else { return found };
-        after = Some(filter.cursor(&next.to_text()).expect("it is a cursor of this search"));
+        after = Some(next);
     }
     panic!("the search does not end: {found:?}");
 }

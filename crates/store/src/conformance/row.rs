@@ -168,7 +168,7 @@ pub async fn a_bad_row_undoes_the_whole_put(fixture: &Fixture) {
     let [good, bad] =
         ["NEWS", "OTHER"].map(|event_type| json!({ "event_type": event_type, "title": "Same title" }));
     let rows = [good, bad].map(|row| table_row(Table::Templates, &row)).to_vec();
-    let refused = fixture.store.put_rows(Table::Templates, rows, &Actor::AdminKey).await;
+    let refused = fixture.store.put_rows(Table::Templates, rows, Some(&Actor::AdminKey)).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     assert!(all(fixture, Table::Templates).await.is_empty());
 }
@@ -296,7 +296,9 @@ pub async fn a_row_that_somebody_damaged_is_listed_as_it_is(fixture: &Fixture) {
 }
 
 pub async fn rows_of_another_table_are_refused(fixture: &Fixture) {
-    let refused =
-        fixture.store.put_rows(Table::Recipients, vec![full_row(Table::Entities)], &Actor::AdminKey).await;
+    let refused = fixture
+        .store
+        .put_rows(Table::Recipients, vec![full_row(Table::Entities)], Some(&Actor::AdminKey))
+        .await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
 }

@@ -200,7 +200,8 @@ impl Fixture {
     pub async fn put(&self, table: Table, rows: Vec<Value>) {
         let count = rows.len() as u64;
         let rows = rows.iter().map(|row| table_row(table, row)).collect();
-        let written = self.store.put_rows(table, rows, &Actor::AdminKey).await.expect("the rows are good");
+        let written =
+            self.store.put_rows(table, rows, Some(&Actor::AdminKey)).await.expect("the rows are good");
         assert_eq!(written, count);
     }
 

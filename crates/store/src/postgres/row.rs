@@ -18,11 +18,20 @@ use crate::{RowFilter, RowPage, RowStore, StoreError, Table, TableRow};
 
 #[async_trait]
 impl RowStore for Postgres {
-    async fn put_rows(&self, table: Table, rows: Vec<TableRow>, actor: &Actor) -> Result<u64, StoreError> {
+    async fn put_rows(
+        &self,
+        table: Table,
+        rows: Vec<TableRow>,
+        actor: Option<&Actor>,
+    ) -> Result<u64, StoreError> {
         self.check_not_a_view(table).await?;
         let count = rows.len() as u64;
         let rows = last_of_each_key(table.key(), row::objects(table, rows).await?);
         let rows = Value::Array(rows.into_iter().map(Value::Object).collect());
+        let Some(actor) = actor else {
+            self.execute(&upsert(table.description()), &[&rows]).await?;
+            return Ok(count);
+        };
         let transaction = self.begin().await?;
         // A row that does not exist cannot be locked, so that another write of it could go unrecorded.
         transaction.query(statement::LOCK_WRITES, &[&table.description().table]).await?;

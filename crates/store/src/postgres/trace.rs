@@ -24,23 +24,19 @@ impl TraceStore for Postgres {
         let index = filter.index();
         let sql = search(index, filter.newest_first);
         let limit = i64::try_from(filter.scan_limit()).unwrap_or(i64::MAX);
-        let rows = if let Some(user) = &filter.user {
-            let (low, high) = filter.notification_range();
-            let (user_type, user_id) = (user.user_type.as_str(), user.user_id.as_str());
-            self.query(&sql, &[&low, &high, &limit, &user_type, &user_id]).await?
-        } else {
-            let (low, high) = self.range(&filter).await?;
-            let mut params: Vec<&(dyn ToSql + Sync)> = vec![&low, &high, &limit];
-            match (index, &filter.event_type, &filter.aggregate) {
-                (EventIndex::Type, Some(event_type), _) => params.push(event_type),
-                (EventIndex::Aggregate, _, Some((aggregate_type, aggregate_id))) => {
-                    params.extend([aggregate_type as &(dyn ToSql + Sync), aggregate_id]);
-                }
-                _ => {}
+        let (low, high) = self.range(&filter).await?;
+        let user = filter.user.as_ref();
+        let (user_type, user_id) = user.map(|user| (user.user_type.as_str(), user.user_id.as_str())).unzip();
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&low, &high, &limit, &user_type, &user_id];
+        match (index, &filter.event_type, &filter.aggregate) {
+            (EventIndex::Type, Some(event_type), _) => params.push(event_type),
+            (EventIndex::Aggregate, _, Some((aggregate_type, aggregate_id))) => {
+                params.extend([aggregate_type as &(dyn ToSql + Sync), aggregate_id]);
             }
-            self.query(&sql, &params).await?
-        };
-        let scanned = rows.iter().map(|row| scanned_event(index, row)).collect::<Result<_, _>>()?;
+            _ => {}
+        }
+        let rows = self.query(&sql, &params).await?;
+        let scanned = rows.iter().map(scanned_event).collect::<Result<_, _>>()?;
         Ok(filter.page(scanned))
     }
 
@@ -89,8 +85,11 @@ impl Postgres {
     }
 }
 
+/// The columns of a listed event. The unique key of notifications tells whether it concerns the user of the filter.
 const COLUMNS: &str = "e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.priority, e.status, \
-    e.retry_count, e.last_error, e.occurred_at, e.created_at, e.published_at, e.processed_at";
+    e.retry_count, e.last_error, e.occurred_at, e.created_at, e.published_at, e.processed_at, \
+    $4::text IS NULL OR EXISTS (SELECT FROM campanile.notification n \
+        WHERE n.event_id = e.event_id AND n.user_type = $4 AND n.user_id = $5) AS concerns_user";
 
 /// The statement that follows this index. Each status has its own text, because a partial index is used only if its
 /// condition is in the text.
@@ -103,16 +102,19 @@ pub(super) fn search(index: EventIndex, newest_first: bool) -> String {
              ORDER BY e.id{order} LIMIT $3"
         )
     };
+    let by_search = |condition: &str| {
+        format!(
+            "SELECT {COLUMNS}
+             FROM (SELECT id FROM campanile.event_search WHERE {condition} AND id > $1 AND id < $2
+                   ORDER BY id{order} LIMIT $3) s
+             CROSS JOIN LATERAL (SELECT * FROM campanile.event_outbox o WHERE o.id = s.id LIMIT 1) e
+             ORDER BY s.id{order}"
+        )
+    };
     match index {
         EventIndex::Arrival => by_arrival(""),
-        EventIndex::Type => by_arrival("e.event_type = $4 AND "),
-        EventIndex::Aggregate => by_arrival("e.aggregate_type = $4 AND e.aggregate_id = $5 AND "),
-        EventIndex::User => format!(
-            "SELECT {COLUMNS}, n.id AS notification_id
-             FROM campanile.notification n JOIN campanile.event_outbox e ON e.event_id = n.event_id
-             WHERE n.user_type = $4 AND n.user_id = $5 AND n.id > $1 AND n.id < $2
-             ORDER BY n.id{order} LIMIT $3"
-        ),
+        EventIndex::Type => by_search("event_type = $6"),
+        EventIndex::Aggregate => by_search("aggregate_type = $6 AND aggregate_id = $7"),
         // Pending events are indexed by lane, and those that have begun separately.
         EventIndex::Status(EventStatus::Pending) => {
             let parts = ["IS NULL", "IS NOT NULL"].into_iter().flat_map(|cursor| {

@@ -15,19 +15,29 @@ use crate::{RowFilter, RowPage, RowStore, StoreError, Table, TableRow};
 
 #[async_trait]
 impl RowStore for Sqlite {
-    async fn put_rows(&self, table: Table, rows: Vec<TableRow>, actor: &Actor) -> Result<u64, StoreError> {
+    async fn put_rows(
+        &self,
+        table: Table,
+        rows: Vec<TableRow>,
+        actor: Option<&Actor>,
+    ) -> Result<u64, StoreError> {
         let rows = row::objects(table, rows).await?;
-        let actor = actor.clone();
+        let actor = actor.cloned();
         self.write(move |session, now| {
             let description = table.description();
             let mut statement = session.prepare_cached(&upsert(description))?;
             let count = rows.len() as u64;
             for row in rows {
-                let before = find(session, description, &row::key_values(table, &row))?;
+                let before = match &actor {
+                    Some(_) => find(session, description, &row::key_values(table, &row))?,
+                    None => None,
+                };
                 let values = description.columns.iter().map(|(name, kind)| sql_value(row.get(*name), *kind));
                 statement.execute(params_from_iter(values))?;
-                if let Some(change) = row::change(table, before, Some(row)) {
-                    audit::insert(session, now, &actor, &change)?;
+                if let Some(actor) = &actor
+                    && let Some(change) = row::change(table, before, Some(row))
+                {
+                    audit::insert(session, now, actor, &change)?;
                 }
             }
             Ok(count)

@@ -5,7 +5,7 @@ use campanile_domain::id::{EventId, UserRef};
 use campanile_domain::priority::Lane;
 use campanile_domain::status::EventStatus;
 use campanile_domain::time::Timestamp;
-use rusqlite::{Row, ToSql, named_params};
+use rusqlite::{ToSql, named_params};
 
 use super::session::Session;
 use super::{Sqlite, statement};
@@ -47,17 +47,16 @@ impl TraceStore for Sqlite {
 fn scan(session: &Session, filter: &EventFilter) -> Result<Vec<ScannedEvent>, StoreError> {
     let (index, limit) = (filter.index(), filter.scan_limit());
     let sql = search(index, filter.newest_first);
-    let read = |row: &Row| scanned_event(index, row);
-    if let Some(user) = &filter.user {
-        let (low, high) = filter.notification_range();
-        let params = named_params! {
-            ":user_type": user.user_type.as_str(), ":user_id": user.user_id.as_str(), ":low": low.to_string(),
-            ":high": high.to_string(), ":limit": limit,
-        };
-        return session.all(&sql, params, read);
-    }
     let (low, high) = range(session, filter)?;
-    let mut params: Vec<(&str, &dyn ToSql)> = vec![(":low", &low), (":high", &high), (":limit", &limit)];
+    let user = filter.user.as_ref();
+    let (user_type, user_id) = user.map(|user| (user.user_type.as_str(), user.user_id.as_str())).unzip();
+    let mut params: Vec<(&str, &dyn ToSql)> = vec![
+        (":low", &low),
+        (":high", &high),
+        (":limit", &limit),
+        (":user_type", &user_type),
+        (":user_id", &user_id),
+    ];
     match (index, &filter.event_type, &filter.aggregate) {
         (EventIndex::Type, Some(event_type), _) => params.push((":event_type", event_type)),
         (EventIndex::Aggregate, _, Some((aggregate_type, aggregate_id))) => {
@@ -66,7 +65,7 @@ fn scan(session: &Session, filter: &EventFilter) -> Result<Vec<ScannedEvent>, St
         }
         _ => {}
     }
-    session.all(&sql, &params[..], read)
+    session.all(&sql, &params[..], |row| scanned_event(row))
 }
 
 /// The range of arrival numbers to read, both exclusive.
@@ -95,8 +94,11 @@ fn first_from(session: &Session, time: Timestamp) -> Result<i64, StoreError> {
     Ok(search.first())
 }
 
+/// The columns of a listed event. The unique key of notifications tells whether it concerns the user of the filter.
 const COLUMNS: &str = "e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.priority, e.status, \
-    e.retry_count, e.last_error, e.occurred_at, e.created_at, e.published_at, e.processed_at";
+    e.retry_count, e.last_error, e.occurred_at, e.created_at, e.published_at, e.processed_at, \
+    :user_type IS NULL OR EXISTS (SELECT 1 FROM notification n \
+        WHERE n.event_id = e.event_id AND n.user_type = :user_type AND n.user_id = :user_id) AS concerns_user";
 
 /// The statement that follows this index. Each status has its own text, because a partial index is used only if its
 /// condition is in the text.
@@ -115,12 +117,6 @@ pub(super) fn search(index: EventIndex, newest_first: bool) -> String {
         EventIndex::Aggregate => {
             by_arrival("e.aggregate_type = :aggregate_type AND e.aggregate_id = :aggregate_id AND ")
         }
-        EventIndex::User => format!(
-            "SELECT {COLUMNS}, n.id AS notification_id
-             FROM notification n CROSS JOIN event_outbox e ON e.event_id = n.event_id
-             WHERE n.user_type = :user_type AND n.user_id = :user_id AND n.id > :low AND n.id < :high
-             ORDER BY n.id{order} LIMIT :limit"
-        ),
         // Pending events are indexed by lane, and those that have begun separately.
         EventIndex::Status(EventStatus::Pending) => {
             let parts = ["IS NULL", "IS NOT NULL"].into_iter().flat_map(|cursor| {

@@ -129,6 +129,12 @@ pub const ENDPOINTS: &[Endpoint] = &[
         json!({ "user_type": "CUSTOMER", "user_id": 42, "entity_type": "RESTAURANT", "entity_id": 5, "name": "Anna",
             "valid_seconds": 60 })
     }),
+    Endpoint {
+        path: "/v1/inbox/preferences",
+        methods: &["GET", "PUT"],
+        query: &[],
+        body: || json!([{ "event_type": "FUZZED", "channel": "EMAIL", "enabled": false }]),
+    },
     Endpoint::get("/v1/audit", &["object_type", "object_id", "actor_id", "cursor", "limit"]),
     Endpoint::get("/openapi.json", &[]),
     Endpoint::get("/docs", &[]),

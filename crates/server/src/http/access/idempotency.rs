@@ -8,12 +8,13 @@ use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use campanile_domain::hex::hex;
 use campanile_store::{Begun, IdempotencyKey, StoredAnswer};
 use sha2::{Digest, Sha256};
 
 use super::Caller;
 use crate::http::body::MAX_BODY_BYTES;
-use crate::http::{App, Problem, permits};
+use crate::http::{App, Problem};
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -30,9 +31,9 @@ pub async fn once(State(app): State<App>, caller: Caller, request: Request, next
     };
     let (parts, body) = request.into_parts();
     let path = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |OriginalUri(uri)| uri).to_string();
-    let body = match to_bytes(body, MAX_BODY_BYTES).await {
-        Ok(body) => body,
-        Err(error) => return permits::unreceived(&error, MAX_BODY_BYTES).into_response(),
+    // It was received before.
+    let Ok(body) = to_bytes(body, MAX_BODY_BYTES).await else {
+        return Problem::too_large(MAX_BODY_BYTES).into_response();
     };
     let hash = request_hash(parts.method.as_str(), &path, &body);
     match app.engine.begin_request(&key, &hash, LEASE).await {
@@ -49,7 +50,7 @@ pub async fn once(State(app): State<App>, caller: Caller, request: Request, next
                 Err(error) => {
                     tracing::error!(%error, "a request with an Idempotency-Key failed");
                     forget(&app, &key, fence).await;
-                    Problem::unusable_data("the request failed; see the log of the server").into_response()
+                    Problem::internal("the request failed; see the log of the server").into_response()
                 }
             }
         }
@@ -90,7 +91,7 @@ fn request_hash(method: &str, path: &str, body: &Bytes) -> String {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    hex(&hash.finalize())
 }
 
 /// Stores the answer. A failure of ours is not stored, so that the request can be repeated.

@@ -2,8 +2,6 @@
 //! one algorithm, so that a token cannot choose how it is verified.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
@@ -11,27 +9,14 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// How often the file is looked at.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+use crate::http::reloaded::Reloaded;
+
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// The length of a 2048-bit RSA modulus in base64url; shorter keys are too weak.
 const MIN_MODULUS_CHARS: usize = 342;
 
 #[derive(Debug)]
-pub struct JwksFile {
-    path: PathBuf,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    keys: Arc<Vec<PinnedKey>>,
-    version: Option<FileVersion>,
-    checked_at: Instant,
-}
-
-/// Differs after each change of the file, also if another file took its place.
-type FileVersion = (SystemTime, u64, u64);
+pub struct JwksFile(Reloaded<Vec<PinnedKey>>);
 
 pub struct PinnedKey {
     kid: Option<String>,
@@ -50,53 +35,18 @@ impl std::fmt::Debug for PinnedKey {
 
 impl JwksFile {
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let version = version(path);
-        let keys = Arc::new(read(path)?);
-        Ok(JwksFile {
-            path: path.to_owned(),
-            state: Mutex::new(State { keys, version, checked_at: Instant::now() }),
-        })
+        Ok(JwksFile(Reloaded::open("auth.jwt.jwks_file", vec![path.to_owned()], read)?))
     }
 
     /// The key for this algorithm and key id. A token without a key id may use the only key of its algorithm.
     pub fn key(&self, algorithm: Algorithm, kid: Option<&str>) -> Option<DecodingKey> {
-        let keys = self.current();
+        let keys = self.0.current();
         let mut fitting = keys.iter().filter(|key| {
             key.algorithm == algorithm && kid.is_none_or(|kid| key.kid.as_deref() == Some(kid))
         });
         let first = fitting.next()?;
         fitting.next().is_none().then(|| first.key.clone())
     }
-
-    /// The keys, read again if the file has changed. While it cannot be read, the earlier keys stay.
-    fn current(&self) -> Arc<Vec<PinnedKey>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.checked_at.elapsed() < CHECK_INTERVAL {
-            return Arc::clone(&state.keys);
-        }
-        state.checked_at = Instant::now();
-        let version = version(&self.path);
-        if version != state.version {
-            state.version = version;
-            match read(&self.path) {
-                Ok(keys) => {
-                    tracing::info!(path = %self.path.display(), keys = keys.len(), "auth.jwt.jwks_file was read again");
-                    state.keys = Arc::new(keys);
-                }
-                Err(error) => tracing::error!(
-                    error = format!("{error:#}"),
-                    "auth.jwt.jwks_file cannot be used; the keys read before stay valid"
-                ),
-            }
-        }
-        Arc::clone(&state.keys)
-    }
-}
-
-fn version(path: &Path) -> Option<FileVersion> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
 }
 
 #[derive(Deserialize)]
@@ -106,7 +56,8 @@ struct Jwks {
 
 /// Reads the usable keys of a file. Keys of other kinds are skipped, as RFC 7517 wants it; a file without any usable
 /// key is an error.
-pub fn read(path: &Path) -> anyhow::Result<Vec<PinnedKey>> {
+fn read(files: &[PathBuf]) -> anyhow::Result<Vec<PinnedKey>> {
+    let [path] = files else { bail!("there is one JWKS file") };
     let name = path.display();
     let size = std::fs::metadata(path).with_context(|| format!("cannot read {name}"))?.len();
     if size > MAX_FILE_BYTES {

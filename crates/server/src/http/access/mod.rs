@@ -49,6 +49,8 @@ pub enum Access {
     Scope(Scope),
     /// An API key with this scope, or the token of an end user.
     ScopeOrUser(Scope),
+    /// The token of an end user.
+    User,
 }
 
 /// Who may call this server, and how often.
@@ -60,12 +62,12 @@ pub struct AccessControl {
     pub signing_keys: SigningKeys,
     pub proxies: TrustedProxies,
     pub limits: AccessLimits,
-    /// Lookups of unknown API keys at the same time, of addresses that sent too many wrong ones.
-    pub guesses: Semaphore,
+    /// For lookups of unknown API keys, of addresses that sent too many wrong ones.
+    pub unknown_key_lookups: Semaphore,
 }
 
-/// See [`AccessControl::guesses`].
-pub const MAX_GUESSES: usize = 4;
+/// Lookups of such keys at the same time.
+pub const MAX_UNKNOWN_KEY_LOOKUPS: usize = 4;
 
 #[derive(Debug)]
 pub struct AccessLimits {
@@ -159,6 +161,22 @@ impl<S: Sync> FromRequestParts<S> for Operator {
     }
 }
 
+/// The end user who calls. Handlers of calls for users only take it.
+#[derive(Debug)]
+pub struct EndUserCaller(pub Arc<EndUser>);
+
+impl<S: Sync> FromRequestParts<S> for EndUserCaller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match parts.extensions.get::<Caller>() {
+            Some(Caller::User(user)) => Ok(EndUserCaller(Arc::clone(user))),
+            Some(Caller::AdminKey | Caller::ApiKey(_)) => Err(Problem::users_only()),
+            Some(Caller::Anybody) | None => Err(Problem::unauthorized()),
+        }
+    }
+}
+
 /// Why a credential is not accepted.
 enum Rejected {
     /// There is none.
@@ -166,8 +184,10 @@ enum Rejected {
     /// It identifies nobody.
     Wrong(Problem),
     /// Too many wrong keys came from this address to look up another unknown one.
-    Limited,
-    /// It can't be verified now, or never here.
+    Limited(Remaining),
+    /// No end users are configured.
+    NotConfigured(Problem),
+    /// It can't be verified now.
     Unverified(Problem),
 }
 
@@ -186,29 +206,27 @@ pub async fn authorize(
             let remaining = limits.per_address.take(address, now);
             return limited(remaining, "too many requests from this address", next.run(request)).await;
         }
-        Access::Scope(scope) | Access::ScopeOrUser(scope) => scope,
+        Access::Scope(scope) | Access::ScopeOrUser(scope) => Some(scope),
+        Access::User => None,
     };
     let wrong_keys = limits.wrong_keys.peek(address, now);
     let caller = match caller(&app, access, request.headers(), wrong_keys).await {
         Ok(caller) => caller,
-        // Who sends right keys is not refused for what others at the same address do.
+        // Only wrong keys are refused, so that clients that share an address do not lock each other out.
         Err(Rejected::Wrong(problem)) => {
             let remaining = limits.wrong_keys.take(address, now);
             return limited(remaining, TOO_MANY_WRONG_KEYS, async { challenge(problem) }).await;
         }
-        Err(Rejected::Limited) => {
-            let remaining = limits.wrong_keys.take(address, now);
-            let problem = Problem::bad_key("this API key does not exist");
-            return limited(remaining, TOO_MANY_WRONG_KEYS, async { challenge(problem) }).await;
-        }
+        Err(Rejected::Limited(remaining)) => return too_many(remaining, TOO_MANY_WRONG_KEYS),
         Err(Rejected::Missing(problem)) => {
             let remaining = limits.per_address.take(address, now);
             return limited(remaining, TOO_MANY_WITHOUT_KEY, async { challenge(problem) }).await;
         }
-        Err(Rejected::Unverified(problem)) => {
+        Err(Rejected::NotConfigured(problem)) => {
             let remaining = limits.per_address.take(address, now);
             return limited(remaining, TOO_MANY_WITHOUT_KEY, async { problem.into_response() }).await;
         }
+        Err(Rejected::Unverified(problem)) => return problem.into_response(),
     };
     let remaining = match &caller {
         Caller::Anybody => None,
@@ -216,11 +234,12 @@ pub async fn authorize(
         Caller::ApiKey(key) => limits.per_key.take(Some(key.id.clone()), now),
         Caller::User(user) => limits.per_user.take(user.user.clone(), now),
     };
-    let refusal = match (&caller, access) {
-        (Caller::User(_), Access::ScopeOrUser(_)) => None,
+    let refusal = match (&caller, scope) {
+        (Caller::User(_), _) if matches!(access, Access::ScopeOrUser(_) | Access::User) => None,
         (Caller::User(_), _) => Some(Problem::users_may_not()),
-        _ if caller.has_scope(scope) => None,
-        _ => Some(Problem::missing_scope(scope)),
+        (_, None) => Some(Problem::users_only()),
+        (_, Some(scope)) if caller.has_scope(scope) => None,
+        (_, Some(scope)) => Some(Problem::missing_scope(scope)),
     };
     request.extensions_mut().insert(caller);
     let response = async {
@@ -276,6 +295,9 @@ async fn caller(
     headers: &HeaderMap,
     wrong_keys: Option<Remaining>,
 ) -> Result<Caller, Rejected> {
+    if access == Access::User && app.access.tokens.is_none() {
+        return Err(Rejected::NotConfigured(Problem::no_end_users()));
+    }
     let credential = match credential(headers)? {
         Some(credential) if app.access.admin_key.is(credential) => return Ok(Caller::AdminKey),
         Some(credential) => credential,
@@ -287,12 +309,13 @@ async fn caller(
     let wrong = |detail: &str| Err(Rejected::Wrong(Problem::bad_key(detail)));
     if credential.split('.').count() != 3 {
         return wrong(
-            "this key is neither the admin key of this server, nor an API key (cpk_…), nor a token",
+            "this key is neither the admin key of this server (by default in admin.key of its data folder), nor an \
+             API key (cpk_…), nor a token",
         );
     }
     let Some(tokens) = &app.access.tokens else {
         return match access {
-            Access::ScopeOrUser(_) => Err(Rejected::Unverified(Problem::no_end_users())),
+            Access::ScopeOrUser(_) => Err(Rejected::NotConfigured(Problem::no_end_users())),
             _ => wrong("this call needs an API key; it does not accept the tokens of users"),
         };
     };
@@ -307,12 +330,14 @@ async fn api_key(app: &App, credential: &str, wrong_keys: Option<Remaining>) -> 
     let Some(token) = ApiKeyToken::parse(credential) else {
         return wrong("it is not a complete API key: cpk_<id>_<secret>");
     };
-    // Who guesses keys must not keep the database busy.
-    let is_guessing = wrong_keys.is_some_and(|remaining| remaining.retry_after_seconds().is_some());
-    let _permit = if is_guessing && !app.engine.knows_api_key(&token) {
-        Some(app.access.guesses.try_acquire().map_err(|_| Rejected::Limited)?)
-    } else {
-        None
+    // A flood of invented keys must not keep the database busy.
+    let over_limit = wrong_keys.filter(|remaining| remaining.retry_after_seconds().is_some());
+    let _permit = match over_limit {
+        Some(remaining) if !app.engine.knows_api_key(&token) => {
+            let permit = app.access.unknown_key_lookups.try_acquire();
+            Some(permit.map_err(|_| Rejected::Limited(remaining))?)
+        }
+        Some(_) | None => None,
     };
     match app.engine.authenticate(&token).await {
         Ok(Authenticated::Valid(key)) => Ok(Caller::ApiKey(key)),

@@ -3,12 +3,10 @@
 
 mod refine;
 
-use std::collections::BTreeMap;
-
 use campanile_domain::access::scope::Scope;
 use campanile_domain::rules::row::AudienceName;
 use serde_json::json;
-use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -16,7 +14,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
     ComponentsBuilder, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Paths, Ref,
-    Required,
+    RefOr, Required,
 };
 use utoipa::{PartialSchema, ToSchema};
 
@@ -30,10 +28,11 @@ const USER_TOKEN: &str = "userToken";
 const PROBLEM_TYPE: &str = "application/problem+json";
 
 /// The groups of calls, in the order in which a reader needs them.
-const TAGS: [(&str, &str); 9] = [
+const TAGS: [(&str, &str); 10] = [
     ("events", "Emit events, and see what became of them."),
     ("people", "Who can be told: recipients, their groups, and what they prefer."),
     ("rules", "Who is told of which event, over which channels, and in which words."),
+    ("inbox", "What end users see and choose."),
     ("sends", "What was sent, and sends of which nobody knows whether they arrived."),
     ("dead letters", "What failed for good."),
     ("access", "Keys of services, tickets of end users, and who changed what."),
@@ -100,44 +99,22 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 
 /// Adds what follows from who may call, and from what a call takes.
 fn complete(operation: &mut Operation, access: Access, repeatable: bool) {
-    let mut problems = BTreeMap::new();
-    let mut may = |status: &'static str, description: &'static str| problems.insert(status, description);
-    match access {
-        Access::Health | Access::Public => operation.security = Some(Vec::new()),
-        Access::Signature => {
-            operation.security = Some(Vec::new());
-            may("503", "Too many requests at the same time.");
-        }
-        Access::Scope(scope) => operation.security = Some(vec![needs(API_KEY, &[scope])]),
-        Access::ScopeOrUser(scope) => {
-            operation.security = Some(vec![needs(API_KEY, &[scope]), needs(USER_TOKEN, &[])]);
-        }
-    }
-    if let Access::Scope(_) | Access::ScopeOrUser(_) = access {
-        may("401", "The key or token is missing or not accepted.");
-        may("403", "The key lacks the scope, or a user calls what is for services.");
-        if matches!(access, Access::ScopeOrUser(_)) {
-            may("501", "The call has a user's token, and no end users are configured.");
-        }
-        may("503", "The database is not available, or too many requests come at the same time.");
-    }
-    if !matches!(access, Access::Health | Access::Signature) {
-        may("429", "Too many requests. `Retry-After` says when to try again.");
-    }
-    if operation.request_body.is_some() {
-        may("400", "The body is not JSON of the right form.");
-        may("408", "The body came too slowly.");
-        may("413", "The body is too large.");
-    }
-    if operation.request_body.is_some() || operation.parameters.is_some() {
-        may("422", "The data is not valid; nothing was done.");
-    }
+    operation.security = Some(security(access));
     if repeatable {
-        may("409", "The state does not allow it, or the same request is in progress.");
         operation.parameters.get_or_insert_default().push(idempotency_key());
     }
+    let has_body = operation.request_body.is_some();
+    let has_input = has_body || operation.parameters.is_some();
+    let is_limited = !matches!(access, Access::Health | Access::Signature);
     let responses = &mut operation.responses.responses;
-    for (status, description) in problems {
+    if is_limited {
+        for response in responses.values_mut() {
+            if let RefOr::T(response) = response {
+                response.headers.extend(rate_limit_headers());
+            }
+        }
+    }
+    for (status, description) in problems(access, repeatable, has_body, has_input) {
         let known = responses.contains_key(status);
         if !known {
             responses.insert(status.to_owned(), problem(status, description).into());
@@ -145,11 +122,52 @@ fn complete(operation: &mut Operation, access: Access, repeatable: bool) {
     }
 }
 
+fn security(access: Access) -> Vec<SecurityRequirement> {
+    match access {
+        Access::Health | Access::Public | Access::Signature => Vec::new(),
+        Access::Scope(scope) => vec![needs(API_KEY, &[scope])],
+        Access::ScopeOrUser(scope) => vec![needs(API_KEY, &[scope]), needs(USER_TOKEN, &[])],
+        Access::User => vec![needs(USER_TOKEN, &[])],
+    }
+}
+
+/// The problems that calls of a kind share.
+fn problems(
+    access: Access,
+    repeatable: bool,
+    has_body: bool,
+    has_input: bool,
+) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let is_authorized = matches!(access, Access::Scope(_) | Access::ScopeOrUser(_) | Access::User);
+    let is_health = access == Access::Health;
+    let is_of_user = matches!(access, Access::ScopeOrUser(_) | Access::User);
+    [
+        (has_body, "400", "The body is not JSON of the right form."),
+        (is_authorized, "401", "The key or token is missing or not accepted."),
+        (
+            is_authorized,
+            "403",
+            "The key lacks the scope, or the call is for services only or for users only.",
+        ),
+        (has_body, "408", "The body came too slowly."),
+        (repeatable, "409", "The state does not allow it, or the same request is in progress."),
+        (has_body, "413", "The body is too large."),
+        (true, "421", "The server does not answer under this host name."),
+        (has_input, "422", "The data is not valid; nothing was done."),
+        (!matches!(access, Access::Health | Access::Signature), "429", "Too many requests."),
+        (is_authorized, "500", "The server failed, or found damaged data. Its log says more."),
+        (is_of_user, "501", "No end users are configured."),
+        (!is_health, "503", "The database is not available, or too many requests come at the same time."),
+    ]
+    .into_iter()
+    .filter_map(|(applies, status, description)| applies.then_some((status, description)))
+}
+
 fn needs(scheme: &str, scopes: &[Scope]) -> SecurityRequirement {
     SecurityRequirement::new(scheme, scopes.iter().map(|scope| scope.as_str()))
 }
 
-fn idempotency_key() -> utoipa::openapi::RefOr<utoipa::openapi::path::Parameter> {
+fn idempotency_key() -> RefOr<utoipa::openapi::path::Parameter> {
     ParameterBuilder::new()
         .name("Idempotency-Key")
         .parameter_in(ParameterIn::Header)
@@ -160,7 +178,7 @@ fn idempotency_key() -> utoipa::openapi::RefOr<utoipa::openapi::path::Parameter>
         ))
         .schema(Some(
             ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).max_length(Some(255)).pattern(
-                Some("^[!-~]+$"),
+                Some("^[ -~]+$"),
             ),
         ))
         .build()
@@ -169,17 +187,30 @@ fn idempotency_key() -> utoipa::openapi::RefOr<utoipa::openapi::path::Parameter>
 
 fn problem(status: &str, description: &str) -> utoipa::openapi::Response {
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build();
-    let response = ResponseBuilder::new().description(description).content(PROBLEM_TYPE, content);
-    let seconds = || ObjectBuilder::new().schema_type(Type::Integer);
-    match status {
-        "429" => response
-            .header("Retry-After", HeaderBuilder::new().schema(Some(seconds())).build())
-            .header("RateLimit-Limit", HeaderBuilder::new().schema(Some(seconds())).build())
-            .header("RateLimit-Remaining", HeaderBuilder::new().schema(Some(seconds())).build())
-            .header("RateLimit-Reset", HeaderBuilder::new().schema(Some(seconds())).build())
-            .build(),
-        _ => response.build(),
+    let mut response = ResponseBuilder::new().description(description).content(PROBLEM_TYPE, content).build();
+    if matches!(status, "409" | "429" | "503") {
+        response
+            .headers
+            .insert("Retry-After".to_owned(), seconds("Seconds after which to try again, if it helps."));
     }
+    if status == "429" {
+        response.headers.extend(rate_limit_headers());
+    }
+    response
+}
+
+fn rate_limit_headers() -> [(String, RefOr<Header>); 3] {
+    [
+        ("RateLimit-Limit", "Requests a minute."),
+        ("RateLimit-Remaining", "Requests that may be made now."),
+        ("RateLimit-Reset", "Seconds until all of them may be made again."),
+    ]
+    .map(|(name, description)| (name.to_owned(), seconds(description)))
+}
+
+fn seconds(description: &str) -> RefOr<Header> {
+    let number = ObjectBuilder::new().schema_type(Type::Integer);
+    HeaderBuilder::new().schema(Some(number)).description(Some(description)).build().into()
 }
 
 /// The document as it is served.

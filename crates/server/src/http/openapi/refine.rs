@@ -1,5 +1,5 @@
-//! Refines the document for generators of clients, beyond what the types say. Types serve requests and answers alike,
-//! but a request may leave fields out and give ids as numbers, and an answer has every field, and ids as text.
+//! Refines the document for generators of clients. Types serve requests and answers alike. But a request may leave
+//! fields out, and give ids as numbers; an answer has every field, and ids as text.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,13 @@ use serde_json::{Map, Value, json};
 /// Fields that an answer leaves out if there is nothing to say.
 const OPTIONAL_IN_ANSWERS: [(&str, &str); 2] = [("Decision", "details"), ("Problem", "errors")];
 /// Schemas whose names are known in the code only.
-const RENAMED: [(&str, &str); 8] = [
+const RENAMED: [(&str, &str); 6] = [
     ("OutboxView", "OutboxRow"),
     ("TraceBody", "Trace"),
     ("ExplanationBody", "Explanation"),
-    ("End", "SettledStatus"),
     ("SendKey", "SendId"),
     ("ShownSend_TracedSend", "TracedSend"),
     ("Page_ShownSend_ListedSend", "Page_ListedSend"),
-    ("Replay", "ReplayRequest"),
 ];
 const SCHEMAS: &str = "#/components/schemas/";
 

@@ -5,9 +5,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use campanile_testkit::on_both;
+use campanile_testkit::token::{Algorithm, Issuer};
 use serde_json::{Value, json};
 
 use crate::interface::fresh::Fresh;
+use crate::interface::permissions::{claims, start, trusting};
 use crate::support::{Backend, KEY, staff};
 
 /// `cargo xtask test` installs the tools and names them.
@@ -87,15 +89,18 @@ async fn the_reference_page_shows_every_call_and_asks_no_other_host() {
 }
 
 async fn schemathesis_finds_nothing(backend: Backend) {
-    let server = Fresh::start(backend);
-    let seconds = std::env::var("CAMPANILE_TEST_SCHEMATHESIS_SECONDS").unwrap_or_else(|_| "50".to_owned());
     let folder = tempfile::tempdir().expect("there is room");
+    let issuer = Issuer::new();
+    let server = start(backend, &trusting(&issuer, folder.path()));
+    server.put("/v1/recipients", staff()).await;
+    let seconds = std::env::var("CAMPANILE_TEST_SCHEMATHESIS_SECONDS").unwrap_or_else(|_| "50".to_owned());
     let configuration = include_str!("../../web/schemathesis.toml");
     std::fs::write(folder.path().join("schemathesis.toml"), configuration).expect("there is room");
     let said = run(Command::new(tool("CAMPANILE_TEST_SCHEMATHESIS"))
         .current_dir(folder.path())
         .args(["run", "--checks", "all", "--seed", "1", "--no-color", "--max-time", &seconds])
-        .args(["--header", &format!("Authorization: Bearer {KEY}")])
+        .env("API_KEY", KEY)
+        .env("USER_TOKEN", issuer.token(Algorithm::Es256, &claims("RESTAURANT_USER", "1")))
         .arg(format!("{}/openapi.json", server.url)));
     assert!(said.contains("passed"), "{said}");
     assert_eq!(server.logged(&["panicked"]), [""; 0]);

@@ -253,7 +253,7 @@ async fn queries_that_make_no_sense_are_named(backend: Backend) {
         ("/v1/events?status=LOST", ["status", "LOST"]),
         ("/v1/events?status=failed", ["status", "failed"]),
         ("/v1/events?order=sideways", ["order", "oldest"]),
-        ("/v1/events?cursor=abc", ["cursor", "of this list"]),
+        ("/v1/events?cursor=abc", ["cursor", "abc"]),
         ("/v1/events?limit=0", ["limit", "1000"]),
         ("/v1/events?limit=1001", ["limit", "1000"]),
         ("/v1/events?limit=-1", ["limit", "1000"]),

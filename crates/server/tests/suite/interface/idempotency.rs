@@ -151,9 +151,9 @@ async fn keys_that_cannot_be_right_are_refused() {
     let server = Fresh::start(Backend::Embedded);
     for key in [String::new(), "x".repeat(256)] {
         let answer = replay(&server, &key, KEY, &json!({ "all": true })).await;
-        answer.assert_problem(400, "idempotency-key").assert_says(&["between 1 and 255"]);
+        answer.assert_problem(422, "idempotency-key").assert_says(&["between 1 and 255"]);
     }
     let request = server.request(Method::POST, "/v1/dead-letters/replay").bearer_auth(KEY);
     let twice = request.header("idempotency-key", "a").header("idempotency-key", "b").body("{\"all\": true}");
-    Answer::to(twice).await.assert_problem(400, "idempotency-key").assert_says(&["more than once"]);
+    Answer::to(twice).await.assert_problem(422, "idempotency-key").assert_says(&["more than once"]);
 }

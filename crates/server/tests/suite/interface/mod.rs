@@ -23,6 +23,7 @@ mod hardening;
 mod health;
 mod heavy;
 mod idempotency;
+mod inbox_preferences;
 mod limits;
 mod listings;
 mod mails;

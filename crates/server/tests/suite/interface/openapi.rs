@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use campanile_testkit::on_both;
+use campanile_testkit::token::{Algorithm, Issuer};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::interface::fresh::{Answer, Fresh, encoded};
+use crate::interface::permissions::{claims, start, trusting};
 use crate::support::{Backend, KEY};
 
 /// Calls whose example names what does not exist in a new installation.
@@ -66,7 +68,11 @@ fn parameters(document: &Value, operation: &Value, part: &str) -> Vec<(String, S
 }
 
 async fn every_example_of_the_document_gets_the_documented_answer(backend: Backend) {
-    let server = Fresh::start(backend);
+    let folder = tempfile::tempdir().expect("there is room");
+    let issuer = Issuer::new();
+    let server = start(backend, &trusting(&issuer, folder.path()));
+    // The user of the examples.
+    let token = issuer.token(Algorithm::Es256, &claims("RESTAURANT_USER", "10"));
     let document = server.get("/openapi.json").await;
     for (method, path, operation) in calls(&document) {
         let mut target = path.clone();
@@ -83,7 +89,7 @@ async fn every_example_of_the_document_gets_the_documented_answer(backend: Backe
                 Method::from_bytes(method.to_uppercase().as_bytes()).expect("it is a method"),
                 &format!("{target}?{}", query.join("&")),
             )
-            .bearer_auth(KEY);
+            .bearer_auth(if operation["security"] == json!([{ "userToken": [] }]) { &token } else { KEY });
         if let Some((media_type, body)) = content.as_object().and_then(|content| content.iter().next()) {
             let body = body.get("example").cloned().or_else(|| example(&document, &body["schema"]));
             let body = body.unwrap_or_else(|| panic!("{method} {path}: the body has no example"));

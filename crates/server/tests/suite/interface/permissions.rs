@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use campanile_testkit::Backend;
 use campanile_testkit::token::{self, Algorithm, Issuer};
+use campanile_testkit::{Backend, on_both};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -25,12 +25,13 @@ enum Needs {
     Signature,
     Scope(&'static str),
     ScopeOrUser(&'static str),
+    User,
 }
 
-use Needs::{Nothing, Scope, ScopeOrUser, Signature};
+use Needs::{Nothing, Scope, ScopeOrUser, Signature, User};
 
 /// Every call. A new one without a line here fails the test.
-const CALLS: [(&str, &str, Needs); 45] = [
+const CALLS: [(&str, &str, Needs); 47] = [
     ("POST", "/v1/events", Scope("emit")),
     ("GET", "/v1/events", Scope("read")),
     ("GET", "/v1/events/{id}", Scope("read")),
@@ -64,6 +65,8 @@ const CALLS: [(&str, &str, Needs); 45] = [
     ("GET", "/v1/templates", Scope("rules")),
     ("DELETE", "/v1/templates", Scope("rules")),
     ("POST", "/v1/tickets", ScopeOrUser("tickets")),
+    ("GET", "/v1/inbox/preferences", User),
+    ("PUT", "/v1/inbox/preferences", User),
     ("POST", "/v1/api-keys", Scope("admin")),
     ("GET", "/v1/api-keys", Scope("admin")),
     ("DELETE", "/v1/api-keys/{id}", Scope("admin")),
@@ -161,43 +164,9 @@ async fn callers(server: &Fresh, issuer: &Issuer) -> Vec<Caller> {
         let token = issuer.token(algorithm, &claims("CUSTOMER", "50"));
         add(&format!("token by {algorithm:?}"), Some(token), Is::User);
     }
-    let user = claims("CUSTOMER", "50");
-    let changed = |fields: Value| with(&user, &fields);
-    let signed = |claims: &Value| Some(issuer.token(Algorithm::Es256, claims));
-    add("expired token", signed(&changed(json!({ "exp": PAST }))), Is::Nobody);
-    add("token without an end", signed(&changed(json!({ "exp": null }))), Is::Nobody);
-    add("token not yet valid", signed(&changed(json!({ "nbf": FUTURE }))), Is::Nobody);
-    add("token for others", signed(&changed(json!({ "aud": "other" }))), Is::Nobody);
-    add("token for nobody", signed(&changed(json!({ "aud": null }))), Is::Nobody);
-    add("token from others", signed(&changed(json!({ "iss": "https://evil.example" }))), Is::Nobody);
-    add("token of an unknown type", signed(&changed(json!({ "user_type": "ADMIN" }))), Is::Nobody);
-    add("token of no type", signed(&changed(json!({ "user_type": null }))), Is::Nobody);
-    add(
-        "token with claims of wrong types",
-        signed(&changed(json!({ "sub": {}, "exp": "soon" }))),
-        Is::Nobody,
-    );
-    let forged = issuer.token(Algorithm::EdDsa, &user);
-    let other_signature = Issuer::new().token(Algorithm::EdDsa, &user);
-    add("forged signature", Some(other_signature), Is::Nobody);
-    add(
-        "other claims under a signature",
-        Some(with_claims(&forged, &changed(json!({ "sub": "51" })))),
-        Is::Nobody,
-    );
-    add("alg none", Some(token::without_signature(&user)), Is::Nobody);
-    add("HS256 with the public key", Some(token::signed_with_public_key(&user)), Is::Nobody);
-    let header = json!({ "alg": "RS256", "kid": "ec" });
-    add("key of another algorithm", Some(issuer.with_header(Algorithm::Es256, &header, &user)), Is::Nobody);
-    let header = json!({ "alg": "HS256", "crit": ["b64"], "b64": false });
-    add("a critical header", Some(issuer.with_header(Algorithm::Hs256, &header, &user)), Is::Nobody);
-    add("an end in milliseconds", signed(&changed(json!({ "exp": FUTURE * 1_000 }))), Is::Nobody);
-    let of_agency = json!({ "user_type": "RESTAURANT_USER", "entity_type": "AGENCY", "entity_id": "5" });
-    add("token of a foreign kind of group", signed(&changed(of_agency)), Is::Nobody);
-    let header = json!({ "alg": "RS256", "kid": "../../etc/passwd" });
-    add("a path as key id", Some(issuer.with_header(Algorithm::Rs256, &header, &user)), Is::Nobody);
-    add("ten dots", Some("a.b.c.d.e.f.g.h.i.j.k".to_owned()), Is::Nobody);
-    add("a long token", Some(format!("{}.b.c", "a".repeat(9_000))), Is::Nobody);
+    for (name, token) in bad_tokens(issuer) {
+        add(name, Some(token), Is::Nobody);
+    }
     let ticket = server.post("/v1/tickets", &json!({ "user_type": "CUSTOMER", "user_id": "50" })).await;
     let ticket = ticket.body["ticket"].as_str().expect("there is a ticket").to_owned();
     add("ticket as a token", Some(ticket.clone()), Is::Nobody);
@@ -208,6 +177,42 @@ async fn callers(server: &Fresh, issuer: &Issuer) -> Vec<Caller> {
         is: Is::Nobody,
     });
     callers
+}
+
+/// Tokens that must not be accepted, by what is wrong with them.
+fn bad_tokens(issuer: &Issuer) -> Vec<(&'static str, String)> {
+    let mut tokens = Vec::new();
+    let mut add = |name, token: String| tokens.push((name, token));
+    let user = claims("CUSTOMER", "50");
+    let changed = |fields: Value| with(&user, &fields);
+    let signed = |claims: &Value| issuer.token(Algorithm::Es256, claims);
+    add("expired token", signed(&changed(json!({ "exp": PAST }))));
+    add("token without an end", signed(&changed(json!({ "exp": null }))));
+    add("token not yet valid", signed(&changed(json!({ "nbf": FUTURE }))));
+    add("token for others", signed(&changed(json!({ "aud": "other" }))));
+    add("token for nobody", signed(&changed(json!({ "aud": null }))));
+    add("token from others", signed(&changed(json!({ "iss": "https://evil.example" }))));
+    add("token of an unknown type", signed(&changed(json!({ "user_type": "ADMIN" }))));
+    add("token of no type", signed(&changed(json!({ "user_type": null }))));
+    add("token with claims of wrong types", signed(&changed(json!({ "sub": {}, "exp": "soon" }))));
+    let forged = issuer.token(Algorithm::EdDsa, &user);
+    let other_signature = Issuer::new().token(Algorithm::EdDsa, &user);
+    add("forged signature", other_signature);
+    add("other claims under a signature", with_claims(&forged, &changed(json!({ "sub": "51" }))));
+    add("alg none", token::without_signature(&user));
+    add("HS256 with the public key", token::signed_with_public_key(&user));
+    let header = json!({ "alg": "RS256", "kid": "ec" });
+    add("key of another algorithm", issuer.with_header(Algorithm::Es256, &header, &user));
+    let header = json!({ "alg": "HS256", "crit": ["b64"], "b64": false });
+    add("a critical header", issuer.with_header(Algorithm::Hs256, &header, &user));
+    add("an end in milliseconds", signed(&changed(json!({ "exp": FUTURE * 1_000 }))));
+    let of_agency = json!({ "user_type": "RESTAURANT_USER", "entity_type": "AGENCY", "entity_id": "5" });
+    add("token of a foreign kind of group", signed(&changed(of_agency)));
+    let header = json!({ "alg": "RS256", "kid": "../../etc/passwd" });
+    add("a path as key id", issuer.with_header(Algorithm::Rs256, &header, &user));
+    add("ten dots", "a.b.c.d.e.f.g.h.i.j.k".to_owned());
+    add("a long token", format!("{}.b.c", "a".repeat(9_000)));
+    tokens
 }
 
 /// A token with other claims and the old signature.
@@ -221,10 +226,12 @@ fn with_claims(token: &str, claims: &Value) -> String {
 /// The status that refuses this caller, if any does.
 fn refusal(needs: Needs, is: Is) -> Option<u16> {
     match (needs, is) {
-        (Nothing | Signature, _) | (_, Is::Admin | Is::Service("admin")) | (ScopeOrUser(_), Is::User) => None,
+        (Nothing | Signature, _)
+        | (ScopeOrUser(_) | User, Is::User)
+        | (Scope(_) | ScopeOrUser(_), Is::Admin | Is::Service("admin")) => None,
         (_, Is::Nobody) => Some(401),
         (Scope(needed) | ScopeOrUser(needed), Is::Service(scope)) if needed == scope => None,
-        (_, Is::Service(_) | Is::User) => Some(403),
+        (_, Is::Service(_) | Is::User | Is::Admin) => Some(403),
     }
 }
 
@@ -241,11 +248,10 @@ async fn ask(server: &Fresh, method: &str, path: &str, caller: &Caller) -> Answe
     Answer::to(request).await
 }
 
-#[tokio::test]
-async fn every_caller_may_do_exactly_what_the_matrix_says() {
+async fn every_caller_may_do_exactly_what_the_matrix_says(backend: Backend) {
     let folder = tempfile::tempdir().expect("there is room");
     let issuer = Issuer::new();
-    let server = start(Backend::Embedded, &trusting(&issuer, folder.path()));
+    let server = start(backend, &trusting(&issuer, folder.path()));
     let callers = callers(&server, &issuer).await;
     for (method, path, needs) in CALLS {
         for caller in &callers {
@@ -263,6 +269,10 @@ async fn every_caller_may_do_exactly_what_the_matrix_says() {
             }
         }
     }
+}
+
+on_both! {
+    every_caller_may_do_exactly_what_the_matrix_says;
 }
 
 #[tokio::test]
@@ -284,6 +294,7 @@ async fn every_call_of_the_document_is_in_the_matrix() {
             Nothing | Signature => json!([]),
             Scope(scope) => json!([{ "apiKey": [scope] }]),
             ScopeOrUser(scope) => json!([{ "apiKey": [scope] }, { "userToken": [] }]),
+            User => json!([{ "userToken": [] }]),
         };
         assert_eq!(*security, expected, "{method} {path}");
     }

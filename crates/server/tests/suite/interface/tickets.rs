@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::interface::fresh::{Answer, Fresh, with};
 use crate::interface::permissions::{claims, start, trusting};
-use crate::support::{Home, KEY};
+use crate::support::{Home, KEY, Server};
 
 async fn ticket(server: &Fresh, key: &str, body: &Value) -> Answer {
     Answer::to(server.request(Method::POST, "/v1/tickets").bearer_auth(key).body(body.to_string())).await
@@ -90,22 +90,27 @@ async fn a_ticket_for_nobody_is_refused_and_names_the_field() {
 
 #[tokio::test]
 async fn a_rotated_key_signs_from_then_on_on_every_instance() {
-    for backend in [Backend::Embedded, Backend::Servers] {
-        let server = Fresh::start(backend);
+    let home = Home::new(Backend::Servers);
+    let (first, second) = (Server::start(&home), Server::start(&home));
+    let signed_by = async |server: &Server| {
+        use base64::Engine;
         let anna = json!({ "user_type": "CUSTOMER", "user_id": "1" });
-        let signed_by = async || {
-            use base64::Engine;
-            let answer = ticket(&server, KEY, &anna).await;
-            let ticket = answer.body["ticket"].as_str().expect("there is a ticket").to_owned();
-            let header = ticket.split('.').next().expect("it is a JWT").to_owned();
-            let header = base64::prelude::BASE64_URL_SAFE_NO_PAD.decode(header).expect("it is base64");
-            serde_json::from_slice::<Value>(&header).expect("it is JSON")["kid"].clone()
-        };
-        assert_eq!(signed_by().await, "1");
-        let rotated = server.post("/v1/signing-key/rotate", &json!({ "revoke_old": true })).await;
-        assert_eq!((rotated.status, &rotated.body), (200, &json!({ "id": 2 })));
-        assert_eq!(signed_by().await, "2");
-    }
+        let (_, answer) = server.call(Method::POST, "/v1/tickets", Some(&anna)).await;
+        let ticket = answer["ticket"].as_str().expect("there is a ticket").to_owned();
+        let header = ticket.split('.').next().expect("it is a JWT").to_owned();
+        let header = base64::prelude::BASE64_URL_SAFE_NO_PAD.decode(header).expect("it is base64");
+        serde_json::from_slice::<Value>(&header).expect("it is JSON")["kid"].clone()
+    };
+    assert_eq!((signed_by(&first).await, signed_by(&second).await), (json!("1"), json!("1")));
+    let (_, rotated) =
+        first.call(Method::POST, "/v1/signing-key/rotate", Some(&json!({ "revoke_old": true }))).await;
+    assert_eq!(rotated, json!({ "id": 2 }));
+    assert_eq!(signed_by(&first).await, "2");
+    until("the other instance signs with the new key", async || {
+        (signed_by(&second).await == "2").then_some(())
+    })
+    .await;
+    assert_eq!(home.count("SELECT count(*) FROM campanile.signing_key").await, 1);
 }
 
 #[tokio::test]

@@ -40,8 +40,6 @@ CREATE INDEX event_outbox_continuing ON campanile.event_outbox (lane, id)
     WHERE status = 'PENDING' AND fan_out_cursor IS NOT NULL;
 CREATE INDEX event_outbox_open ON campanile.event_outbox (id) WHERE status = 'PUBLISHED';
 -- For searches.
-CREATE INDEX event_outbox_type ON campanile.event_outbox (event_type, id);
-CREATE INDEX event_outbox_aggregate ON campanile.event_outbox (aggregate_type, aggregate_id, id);
 CREATE INDEX event_outbox_failed ON campanile.event_outbox (id) WHERE status = 'FAILED';
 CREATE INDEX event_outbox_cancelled ON campanile.event_outbox (id) WHERE status = 'CANCELLED';
 
@@ -62,6 +60,28 @@ END $$;
 REVOKE ALL ON FUNCTION campanile.sort_into_lane() FROM PUBLIC;
 CREATE TRIGGER sort_into_lane BEFORE INSERT ON campanile.event_outbox
     FOR EACH ROW EXECUTE FUNCTION campanile.sort_into_lane();
+
+-- What events are searched by. Each update of an event writes all indexes of its table again, so these are kept apart
+-- (decision 0040). The trigger index_events writes a row for each event, also for a plain INSERT by a producer.
+CREATE TABLE campanile.event_search (
+    id             bigint NOT NULL,
+    event_type     text COLLATE "C" NOT NULL,
+    aggregate_type text COLLATE "C" NOT NULL,
+    aggregate_id   text COLLATE "C" NOT NULL
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.05);
+CREATE INDEX event_search_type ON campanile.event_search (event_type, id);
+CREATE INDEX event_search_aggregate ON campanile.event_search (aggregate_type, aggregate_id, id);
+
+-- SECURITY DEFINER: a producer need not be allowed to write the table.
+CREATE FUNCTION campanile.index_events() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+BEGIN
+    INSERT INTO campanile.event_search (id, event_type, aggregate_type, aggregate_id)
+    SELECT id, event_type, aggregate_type, aggregate_id FROM new_events;
+    RETURN NULL;
+END $$;
+REVOKE ALL ON FUNCTION campanile.index_events() FROM PUBLIC;
+CREATE TRIGGER index_events AFTER INSERT ON campanile.event_outbox REFERENCING NEW TABLE AS new_events
+    FOR EACH STATEMENT EXECUTE FUNCTION campanile.index_events();
 
 -- For producers: writes an event in the caller's transaction, and notifies the engine when that commits.
 -- Answers whether the event is new. A transaction that emits many events notifies once.
@@ -191,8 +211,6 @@ CREATE TABLE campanile.notification (
     created_at  timestamptz NOT NULL
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.05);
 CREATE UNIQUE INDEX notification_recipient ON campanile.notification (event_id, user_type, user_id);
--- What a user was notified of, in the order of time: an id begins with its time.
-CREATE INDEX notification_user ON campanile.notification (user_type, user_id, id);
 
 
 -- Sends

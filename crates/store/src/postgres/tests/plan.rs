@@ -106,9 +106,8 @@ fn statements() -> Vec<(String, String)> {
 fn searches() -> Vec<(String, String, &'static str)> {
     let indexes = [
         (EventIndex::Arrival, "event_outbox_pkey"),
-        (EventIndex::Type, "event_outbox_type"),
-        (EventIndex::Aggregate, "event_outbox_aggregate"),
-        (EventIndex::User, "notification_user"),
+        (EventIndex::Type, "event_search_type"),
+        (EventIndex::Aggregate, "event_search_aggregate"),
         (EventIndex::Status(Pending), "event_outbox_new"),
         (EventIndex::Status(Pending), "event_outbox_continuing"),
         (EventIndex::Status(Published), "event_outbox_open"),

@@ -106,7 +106,7 @@ async fn recipients_are_listed_and_not_written() {
     assert_eq!(gina.push_tokens, ["one", "two"]);
     let row = json!({ "user_type": "CUSTOMER", "user_id": "1" });
     let row = TableRow::parse(Table::Recipients, &row).unwrap();
-    let put = store.put_rows(Table::Recipients, vec![row], &Actor::AdminKey).await;
+    let put = store.put_rows(Table::Recipients, vec![row], Some(&Actor::AdminKey)).await;
     assert!(matches!(put, Err(StoreError::ReadOnly(_))), "{put:?}");
     let key = vec!["CUSTOMER".to_owned(), "9".to_owned()];
     let deleted = store.delete_row(Table::Recipients, key, &Actor::AdminKey).await;

@@ -165,8 +165,6 @@ CREATE TABLE notification (
     created_at  TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX notification_recipient ON notification (event_id, user_type, user_id);
--- What a user was notified of, in the order of time: an id begins with its time.
-CREATE INDEX notification_user ON notification (user_type, user_id, id);
 
 
 -- Sends

@@ -96,7 +96,6 @@ fn searches() -> Vec<(String, String, &'static str)> {
         (EventIndex::Arrival, "INTEGER PRIMARY KEY"),
         (EventIndex::Type, "event_outbox_type (event_type=? AND id"),
         (EventIndex::Aggregate, "event_outbox_aggregate (aggregate_type=? AND aggregate_id=? AND id"),
-        (EventIndex::User, "notification_user (user_type=? AND user_id=? AND id"),
         (EventIndex::Status(Pending), "event_outbox_new (lane=? AND id"),
         (EventIndex::Status(Pending), "event_outbox_continuing (lane=? AND id"),
         (EventIndex::Status(Published), "event_outbox_open (id"),

@@ -17,13 +17,13 @@ const MIN_PHONE_DIGITS: usize = 7;
 
 /// Hides what the caller may not see.
 #[derive(Debug, Clone, Copy)]
-pub struct Sight {
+pub struct Redaction {
     payloads: bool,
 }
 
-impl Sight {
+impl Redaction {
     pub fn of(caller: &Caller) -> Self {
-        Sight { payloads: caller.sees_payloads() }
+        Redaction { payloads: caller.sees_payloads() }
     }
 
     pub fn event(self, event: &mut TracedEvent) {
@@ -91,8 +91,8 @@ impl Sight {
         for AttemptRow { error, .. } in &mut dead_letter.attempts {
             self.error(error, &[]);
         }
-        if !self.payloads && dead_letter.message.is_some() {
-            dead_letter.message = Some(MASK.to_owned());
+        if let Some(message) = &mut dead_letter.message {
+            *message = if self.payloads { without_webhooks(message) } else { MASK.to_owned() };
         }
     }
 
@@ -106,7 +106,7 @@ impl Sight {
         }
     }
 
-    /// Whoever knows the whole URL of a webhook can post, so nobody sees it.
+    /// The URL of a webhook is a secret: with it, anybody can post. It is masked for every caller.
     pub fn address(self, channel: &Shown<Channel>, address: &mut String) {
         if channel.typed().is_none_or(|channel| channel.facts().secret_address) {
             *address = masked(address);
@@ -115,7 +115,7 @@ impl Sight {
         }
     }
 
-    /// Whoever may write recipients sees their addresses, except secret ones.
+    /// Callers who may write recipients see their addresses, except secret ones.
     pub fn table_row(row: &mut Shown<TableRow>) {
         match row {
             Shown::Typed(TableRow::Recipient(recipient)) => recipient.mask_secrets(masked),
@@ -150,14 +150,31 @@ fn without_addresses(text: &str, addresses: &[&str]) -> String {
         .iter()
         .filter(|address| !address.is_empty())
         .fold(text.to_owned(), |text, address| text.replace(address, MASK));
-    let ends_word = |c: char| c.is_whitespace() || "<>()[]{},;:\"'`=".contains(c);
-    let mut shown = String::new();
-    for piece in text.split_inclusive(ends_word) {
-        let word = piece.trim_end_matches(ends_word);
-        shown.push_str(if is_address(word) { MASK } else { word });
-        shown.push_str(&piece[word.len()..]);
+    replaced(&text, |word| if is_address(word) { MASK.to_owned() } else { word.to_owned() })
+}
+
+/// A text with each of its words replaced. A colon ends a word, except in a URL.
+fn replaced(text: &str, shown: impl Fn(&str) -> String) -> String {
+    let is_end = |c: char| c.is_whitespace() || "<>()[]{},;\"'`=".contains(c);
+    let mut all = String::new();
+    for piece in text.split_inclusive(is_end) {
+        let (word, end) = piece.split_at(piece.trim_end_matches(is_end).len());
+        if word.contains("://") {
+            all.push_str(&shown(word));
+        } else {
+            let parts: Vec<String> = word.split(':').map(&shown).collect();
+            all.push_str(&parts.join(":"));
+        }
+        all.push_str(end);
     }
-    shown
+    all
+}
+
+/// A text with only the origins of its URLs, since webhooks are secrets.
+fn without_webhooks(text: &str) -> String {
+    replaced(text, |word| {
+        if word.starts_with("http") && word.contains("://") { masked(word) } else { word.to_owned() }
+    })
 }
 
 fn is_address(word: &str) -> bool {
@@ -173,12 +190,12 @@ fn is_address(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    const ALL: Sight = Sight { payloads: true };
-    const LITTLE: Sight = Sight { payloads: false };
+    const FULL: Redaction = Redaction { payloads: true };
+    const REDACTED: Redaction = Redaction { payloads: false };
 
-    fn shown(sight: Sight, channel: Channel, address: &str) -> String {
+    fn shown(redaction: Redaction, channel: Channel, address: &str) -> String {
         let mut address = address.to_owned();
-        sight.address(&Shown::Typed(channel), &mut address);
+        redaction.address(&Shown::Typed(channel), &mut address);
         address
     }
 
@@ -193,26 +210,37 @@ mod tests {
         ] {
             assert_eq!(masked(address), expected);
         }
-        assert_eq!(shown(ALL, Channel::Slack, "https://a.example/b/c"), "https://a.example/b/***");
-        assert_eq!(shown(ALL, Channel::Email, "https://a.example/b/c"), "https://a.example/b/c");
+        assert_eq!(shown(FULL, Channel::Slack, "https://a.example/b/c"), "https://a.example/b/***");
+        assert_eq!(shown(FULL, Channel::Email, "https://a.example/b/c"), "https://a.example/b/c");
+    }
+
+    #[test]
+    fn a_webhook_in_a_message_shows_where_it_leads_and_no_more() {
+        let message = r#"{"recipient_address":"https://hooks.slack.com/services/T0/secret","title":"a: b"}"#;
+        let shown = r#"{"recipient_address":"https://hooks.slack.com/services/***","title":"a: b"}"#;
+        assert_eq!(without_webhooks(message), shown);
+        assert_eq!(
+            without_webhooks("cut off at http://chat.example/sec"),
+            "cut off at http://chat.example/***"
+        );
     }
 
     #[test]
     fn without_the_scope_no_address_is_seen() {
-        assert_eq!(shown(LITTLE, Channel::Email, "anna@example.com"), "***");
-        assert_eq!(shown(LITTLE, Channel::Websocket, ""), "");
-        let told = |text: &str, addresses: &[&str]| without_addresses(text, addresses);
+        assert_eq!(shown(REDACTED, Channel::Email, "anna@example.com"), "***");
+        assert_eq!(shown(REDACTED, Channel::Websocket, ""), "");
+        let redacted = |text: &str, addresses: &[&str]| without_addresses(text, addresses);
         assert_eq!(
-            told("550 5.1.1 <anna@example.com>: user unknown (see mailto:bob@example.org)", &[]),
+            redacted("550 5.1.1 <anna@example.com>: user unknown (see mailto:bob@example.org)", &[]),
             "550 5.1.1 <***>: user unknown (see mailto:***)"
         );
         assert_eq!(
-            told("number +39.055-0123 is not reachable, code +12", &[]),
+            redacted("number +39.055-0123 is not reachable, code +12", &[]),
             "number *** is not reachable, code +12"
         );
-        assert_eq!(told("0039055123456 or (055)123-4567: 550-5.1.1", &[]), "*** or (055)***: 550-5.1.1");
-        assert_eq!(told("user anna%40example.com", &[]), "user ***");
-        assert_eq!(told("token abc:def is gone", &["abc:def"]), "token *** is gone");
-        assert_eq!(told("NO_RECIPIENTS: nobody @ home", &[""]), "NO_RECIPIENTS: nobody @ home");
+        assert_eq!(redacted("0039055123456 or (055)123-4567: 550-5.1.1", &[]), "*** or (055)***: 550-5.1.1");
+        assert_eq!(redacted("user anna%40example.com", &[]), "user ***");
+        assert_eq!(redacted("token abc:def is gone", &["abc:def"]), "token *** is gone");
+        assert_eq!(redacted("NO_RECIPIENTS: nobody @ home", &[""]), "NO_RECIPIENTS: nobody @ home");
     }
 }

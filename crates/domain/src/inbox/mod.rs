@@ -1,0 +1,3 @@
+//! What end users see and choose in their inbox.
+
+pub mod preferences;
