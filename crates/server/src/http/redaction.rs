@@ -220,8 +220,8 @@ mod tests {
         let shown = r#"{"recipient_address":"https://hooks.slack.com/services/***","title":"a: b"}"#;
         assert_eq!(without_webhooks(message), shown);
         assert_eq!(
-            without_webhooks("cut off at http://chat.example/sec"),
-            "cut off at http://chat.example/***"
+            without_webhooks("cut off at https://chat.example/sec"),
+            "cut off at https://chat.example/***"
         );
     }
 

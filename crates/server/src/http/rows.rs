@@ -76,7 +76,7 @@ macro_rules! row_calls {
 
             #[utoipa::path(
                 put, path = $path, tag = $tag, operation_id = concat!("put_", stringify!($module)), summary = $put,
-                description = "Replaces at most 10,000 rows by key, all or none. A column that is missing has its default.",
+                description = "Replaces at most 10,000 rows by key, all or none. A missing column has its default.",
                 request_body = Vec<$row>,
                 responses(
                     (status = 200, description = "The rows are written.", body = Written),

@@ -6,7 +6,7 @@
 //! - One worker claims an extra batch while more new events wait than fit into one batch. This helps because claim,
 //!   decision and commit of one batch follow each other (1 × 1: 5,100 → 6,100/s, decision 0024). More than one extra
 //!   batch did not help, and wrote more rows ahead of publish. The extra batch begins together with the round's new
-//!   events, so that both commits share a sync of the disk (SQLite 1 × 1: 0.86 → 0.99 of before, decision 0024).
+//!   events, so that both commits share a sync of the disk (SQLite 1 × 1: 0.86 → 1.00 of before, decision 0041).
 //! - One worker overtakes a round that takes long: it claims `HIGH` events first, then a few others (`HIGH` beside a
 //!   large event: p50 94 → 54 ms, decision 0024).
 

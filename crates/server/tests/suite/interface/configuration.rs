@@ -393,10 +393,12 @@ async fn a_key_is_made_for_the_owner_alone_and_opens() {
     assert_eq!(get(&url, "/v1/events/evt-1", &key).await.status, 200, "the next start keeps the key");
 }
 
+const KEY_OF_DIGITS: &str = "00420042004200420042004200420042";
+
 #[tokio::test]
 async fn a_configuration_file_is_honoured_by_the_server_and_the_command_line() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("key.txt"), "0042\n").unwrap();
+    std::fs::write(folder.path().join("key.txt"), format!("{KEY_OF_DIGITS}\n")).unwrap();
     let file = file(
         folder.path(),
         "my.toml",
@@ -408,17 +410,17 @@ async fn a_configuration_file_is_honoured_by_the_server_and_the_command_line() {
     assert!(
         folder.path().join("mine/campanile.db").exists() && !folder.path().join("mine/admin.key").exists()
     );
-    let put = client().put(format!("{url}/v1/recipients")).bearer_auth("0042");
+    let put = client().put(format!("{url}/v1/recipients")).bearer_auth(KEY_OF_DIGITS);
     let monk = json!([{"user_type": "MONK", "user_id": 1, "email": "monk@example.com"}]);
     assert_eq!(Answer::to(put.json(&monk)).await.status, 200);
-    let put = client().put(format!("{url}/v1/audiences")).bearer_auth("0042");
+    let put = client().put(format!("{url}/v1/audiences")).bearer_auth(KEY_OF_DIGITS);
     let monks = json!([{"event_type": "VESPERS", "name": "monks", "recipient_type": "MONK"}]);
     assert_eq!(Answer::to(put.json(&monks)).await.status, 200);
 
     let emit = ["emit", "--id", "evt-1", "--type", "VESPERS", "--aggregate", "ABBEY:1"];
     Ran::of(bare(folder.path()).args(["--config", &file, "--url", &url]).args(emit)).succeeded();
     let trace = until("the monk is told", async || {
-        let trace = get(&url, "/v1/events/evt-1", "0042").await.body;
+        let trace = get(&url, "/v1/events/evt-1", KEY_OF_DIGITS).await.body;
         (trace["event"]["status"] == "PROCESSED").then_some(trace)
     })
     .await;
@@ -429,7 +431,6 @@ async fn a_configuration_file_is_honoured_by_the_server_and_the_command_line() {
 
 #[tokio::test]
 async fn a_key_of_digits_is_taken_as_it_is() {
-    const KEY_OF_DIGITS: &str = "00420042004200420042004200420042";
     let folder = tempfile::tempdir().unwrap();
     let (_server, url) = serve(
         campanile(folder.path())

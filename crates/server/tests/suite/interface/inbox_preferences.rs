@@ -10,6 +10,7 @@ use crate::interface::permissions::{claims, start, trusting};
 use crate::support::{Backend, reservation, staff};
 
 const PATH: &str = "/v1/inbox/preferences";
+const EVENT_TYPE: &str = "RESERVATION_REQUESTED";
 
 /// A server with three people and rules for one event type, and what signs their tokens.
 async fn restaurant(backend: Backend) -> (Fresh, Issuer, tempfile::TempDir) {
@@ -17,7 +18,7 @@ async fn restaurant(backend: Backend) -> (Fresh, Issuer, tempfile::TempDir) {
     let issuer = Issuer::new();
     let server = start(backend, &trusting(&issuer, folder.path()));
     server.put("/v1/recipients", staff()).await;
-    let route = |channel: &str, mandatory: bool| json!({ "event_type": "RESERVATION_REQUESTED", "channel": channel, "mandatory": mandatory });
+    let route = |channel: &str, mandatory: bool| json!({ "event_type": EVENT_TYPE, "channel": channel, "mandatory": mandatory });
     server.put("/v1/routing", json!([route("EMAIL", true), route("SMS", false), route("PUSH", false)])).await;
     (server, issuer, folder)
 }

@@ -62,7 +62,7 @@ CREATE TRIGGER sort_into_lane BEFORE INSERT ON campanile.event_outbox
     FOR EACH ROW EXECUTE FUNCTION campanile.sort_into_lane();
 
 -- What events are searched by. Each update of an event writes all indexes of its table again, so these are kept apart
--- (decision 0040). The trigger index_events writes a row for each event, also for a plain INSERT by a producer.
+-- (decision 0041). The trigger index_events writes a row for each event, also for a plain INSERT by a producer.
 CREATE TABLE campanile.event_search (
     id             bigint NOT NULL,
     event_type     text COLLATE "C" NOT NULL,

@@ -42,7 +42,6 @@ const EXPECTED_SCANS: &[(&str, &str, &str)] = &[
     ("outbox/release_chunks", "SCAN publish_chunk", "once, at start, and only what waits has a chunk"),
     ("rule/rule_version", "SCAN rule_version", "it has one row"),
     ("audit/delete_old_audit", "SCAN audit", "the first of its key, up to the limit"),
-    ("audit/delete_old_audit", "SCAN (subquery-1)", "these"),
     ("trace/last_event", "SCAN event_outbox", "the last of its key"),
     ("search Status(Pending), newest first: false", "SCAN (subquery-", "a page of each lane"),
     ("search Status(Pending), newest first: true", "SCAN (subquery-", "a page of each lane"),
