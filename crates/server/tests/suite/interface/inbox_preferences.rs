@@ -18,7 +18,9 @@ async fn restaurant(backend: Backend) -> (Fresh, Issuer, tempfile::TempDir) {
     let issuer = Issuer::new();
     let server = start(backend, &trusting(&issuer, folder.path()));
     server.put("/v1/recipients", staff()).await;
-    let route = |channel: &str, mandatory: bool| json!({ "event_type": EVENT_TYPE, "channel": channel, "mandatory": mandatory });
+    let route = |channel: &str, mandatory: bool| -> Value {
+        json!({ "event_type": EVENT_TYPE, "channel": channel, "mandatory": mandatory })
+    };
     server.put("/v1/routing", json!([route("EMAIL", true), route("SMS", false), route("PUSH", false)])).await;
     (server, issuer, folder)
 }
