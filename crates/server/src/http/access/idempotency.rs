@@ -36,24 +36,18 @@ pub async fn once(State(app): State<App>, caller: Caller, request: Request, next
         return Problem::too_large(MAX_BODY_BYTES).into_response();
     };
     let hash = request_hash(parts.method.as_str(), &path, &body);
+    let request = Request::from_parts(parts, Body::from(body));
+    // A task of its own goes on when the client disconnects, so that the answer is kept for the repetition.
+    let answering = tokio::spawn(answer(app, key, hash, request, next));
+    answering.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a request with an Idempotency-Key failed; its key is free after a minute");
+        Problem::internal("the request failed; see the log of the server").into_response()
+    })
+}
+
+async fn answer(app: App, key: IdempotencyKey, hash: String, request: Request, next: Next) -> Response {
     match app.engine.begin_request(&key, &hash, LEASE).await {
-        Ok(Begun::Started { fence }) => {
-            let request = Request::from_parts(parts, Body::from(body));
-            let (of_task, key_of_task) = (app.clone(), key.clone());
-            // A task of its own goes on when the client disconnects, so that its answer is kept for the repetition.
-            let acting = tokio::spawn(async move {
-                let response = next.run(request).await;
-                finish(&of_task, &key_of_task, fence, response).await
-            });
-            match acting.await {
-                Ok(response) => response,
-                Err(error) => {
-                    tracing::error!(%error, "a request with an Idempotency-Key failed");
-                    forget(&app, &key, fence).await;
-                    Problem::internal("the request failed; see the log of the server").into_response()
-                }
-            }
-        }
+        Ok(Begun::Started { fence }) => finish(&app, &key, fence, next.run(request).await).await,
         Ok(Begun::Answered(answer)) => repeated(answer),
         Ok(Begun::OtherRequest) => Problem::key_reused().into_response(),
         Ok(Begun::InFlight { remaining }) => {
