@@ -93,7 +93,7 @@ async fn schemathesis_finds_nothing(backend: Backend) {
     let issuer = Issuer::new();
     let server = start(backend, &trusting(&issuer, folder.path()));
     server.put("/v1/recipients", staff()).await;
-    let seconds = std::env::var("CAMPANILE_TEST_SCHEMATHESIS_SECONDS").unwrap_or_else(|_| "50".to_owned());
+    let seconds = std::env::var("CAMPANILE_TEST_SCHEMATHESIS_SECONDS").unwrap_or_else(|_| "30".to_owned());
     let configuration = include_str!("../../web/schemathesis.toml");
     std::fs::write(folder.path().join("schemathesis.toml"), configuration).expect("there is room");
     let said = run(Command::new(tool("CAMPANILE_TEST_SCHEMATHESIS"))
