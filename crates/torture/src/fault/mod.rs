@@ -222,10 +222,10 @@ async fn disk_full(world: &World, load: &Load, random: &mut Random) -> Result<()
     disk.free()
 }
 
-/// Writes until the database is refused space. It may have room in its own files and notice nothing, which would make
-/// the round useless.
+/// Writes until the database is refused space. It may have room in its own files, such as a long WAL, and notice
+/// nothing for a while.
 async fn write_until_refused(world: &World, load: &Load, random: &mut Random) {
-    const TRIES: usize = 5;
+    const TRIES: usize = 40;
     for _ in 0..TRIES {
         let name = format!("full-{}-", random.below(u64::MAX));
         if load.at_once(world, &name, Group::Phones, 100).await != Ended::Committed {
