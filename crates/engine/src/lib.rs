@@ -2,9 +2,9 @@
 //!
 //! `pipeline/` holds the stages in the order in which an event passes through them. `operate/` holds what operators
 //! read and do. `recovery/` takes over the work of dead instances, `signals/` wakes stages early, `telemetry/` holds
-//! the metrics, `rule_cache` and `api_key_cache` keep rules and
-//! keys in memory. Databases, brokers and providers are accessed through the
-//! traits of their crates. HTTP and configuration files belong to the server.
+//! the metrics, `inbox/` holds what end users read and change. `rule_cache` and `api_key_cache` keep rules and keys in
+//! memory. Databases, brokers and providers are accessed through the traits of their crates. HTTP and configuration
+//! files belong to the server.
 
 mod api_key_cache;
 mod backoff;
